@@ -1,0 +1,3 @@
+"""gpuconsole: a terminal console for one GPU inference box."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Pure: (Snapshot, History) -> Advice."""

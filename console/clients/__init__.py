@@ -1,0 +1,1 @@
+"""One file per system: the only importers of vendor libraries."""

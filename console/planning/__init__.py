@@ -1,0 +1,1 @@
+"""Pure arithmetic: the dynamic batcher as an event-exact model."""

@@ -1,0 +1,1 @@
+"""The simulated box behind `--demo`: stand-ins that speak the real protocols."""

@@ -1,0 +1,1 @@
+"""Client -> Reading, one part of the Snapshot each."""

@@ -1,0 +1,1 @@
+"""One file per pane: a slice of the Snapshot -> widgets."""

@@ -1,0 +1,1 @@
+"""The screens: Overview, Models, Container, Timeline, GPU, Problems, Why."""

@@ -1,0 +1,1 @@
+"""Widgets without domain knowledge."""
