@@ -205,7 +205,7 @@ class GpuBox(Struct, frozen=True):
     nvml: str | None = None
     gpus: tuple[GpuState, ...] = ()
     pci_devices: int | None = None
-    """Display-class devices of vendor 10de on the PCI bus (/sys), to tell "no card" from "no driver"; None = not told."""
+    """Display devices of vendor 10de on the PCI bus (/sys): tells "no card" from "no driver"; None = not told."""
 
 
 # ------------------------------------------------------------------------------------------------------------- Triton
@@ -598,7 +598,7 @@ class ContainerState(Struct, frozen=True):
     image_id: str = ""
     image_created_wall: float | None = None
     env_versions: Mapping[str, str] = field(default_factory=dict)
-    """CUDA_VERSION, TRT_VERSION, TRITON_SERVER_VERSION, NVIDIA_REQUIRE_CUDA ... from the image's environment, if there."""
+    """CUDA_VERSION, TRT_VERSION, TRITON_SERVER_VERSION, NVIDIA_REQUIRE_CUDA ... from the environment, if there."""
     command: tuple[str, ...] = ()
     """Secrets masked."""
     created_wall: float | None = None
@@ -813,7 +813,7 @@ ServingWord = Literal["SERVING", "DOWN", "STARTING", "NOT ANSWERING", "NOTHING L
 
 
 class Serving(Struct, frozen=True):
-    """The header's word. m counts models with a READY, LOADING or failed version; unloaded on purpose are not counted."""
+    """The header's word. `of` counts models with a READY, LOADING or failed version, not those unloaded on purpose."""
 
     word: ServingWord
     ready: int = 0

@@ -6,7 +6,7 @@ import re
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 MAX_LINE = 4000
-"""Characters kept of one line; longer ones are cut and the cut is said (a 100 000-character line must not stall a frame)."""
+"""Characters kept of one line; what is cut is said. A 100 000-character line must not stall a frame."""
 
 _NAMED = {"\x1b": "\\x1b", "\r": "\\r", "\x07": "\\a", "\x08": "\\b", "\x00": "\\0"}
 
