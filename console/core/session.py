@@ -1,0 +1,97 @@
+"""A box being watched: its sources and streams, started and stopped together. Built by the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from console.core.model import Event, Reading
+from console.core.poller import Follower, Poller, Source, Stream
+
+Emit = Callable[[Any], None]
+
+
+class Answer(Struct, frozen=True):
+    """What came of asking a model once."""
+
+    model: str
+    version: str | None
+    ok: bool
+    wall: float
+    millis: float | None
+    text: str
+    """The answer in short (tensor names, shapes, first values), or why there is none; literal text."""
+
+
+class Session:
+    """Starts one thread per source; gives their Readings, log lines and events to two callbacks.
+
+    Both callbacks are called in the sources' threads: whoever owns the screen hands them on with `post_message`.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        streams: Sequence[Stream] = (),
+        *,
+        simulated: str | None = None,
+        backfill: Sequence[Callable[[], Sequence[Event]]] = (),
+        ask: Callable[[str, str | None], Answer] | None = None,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        self.sources = tuple(sources)
+        self.streams = tuple(streams)
+        self.simulated = simulated
+        """The scene's name for the simulated box; None for a real one."""
+        self.backfill = tuple(backfill)
+        """Each reads the past from one place (server log, journal, kernel, packages), once, in a thread of its own."""
+        self.ask = ask
+        """Asks a model once; blocks, so call it in a thread."""
+        self._close = close
+        self._pollers: dict[str, Poller] = {}
+        self._followers: list[Follower] = []
+
+    def start(self, publish: Callable[[Reading[Any]], None], emit: Emit) -> None:
+        """Begin reading; returns at once. `emit` gets LogLine and Event objects."""
+        for source in self.sources:
+            poller = self._pollers[source.name] = Poller(source, publish)
+            poller.start()
+        for stream in (*self.streams, *(_Backfill(read) for read in self.backfill)):
+            follower = Follower(stream, emit)
+            self._followers.append(follower)
+            follower.start()
+
+    def read_now(self, part: str) -> None:
+        """Ask one source to read at once; unknown parts are ignored."""
+        poller = self._pollers.get(part)
+        if poller is not None:
+            poller.read_now()
+
+    def stop(self, wait: float = 0.5) -> None:
+        """Ask all threads to end and wait at most `wait` seconds in all; hung ones are daemons and stay behind."""
+        workers: list[Poller | Follower] = [*self._pollers.values(), *self._followers]
+        for worker in workers:
+            worker.stop()
+        for worker in workers:
+            worker.join(wait / max(1, len(workers)))
+        if self._close is not None:
+            self._close()
+
+
+class _Backfill:
+    """A stream that emits what one reader finds and then rests."""
+
+    name = "backfill"
+
+    def __init__(self, read: Callable[[], Sequence[Event]]) -> None:
+        self._read = read
+        self._done = False
+
+    def run(self, emit: Emit, stop: Any) -> None:
+        if not self._done:
+            for event in self._read():
+                emit(event)
+            self._done = True
+        stop.wait()

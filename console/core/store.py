@@ -1,0 +1,181 @@
+"""The memory: folds Readings and events into Snapshots and appends to History. One writer (the UI thread), no locks."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from console.core import derive
+from console.core.changes import changes
+from console.core.history import History
+from console.core.model import (
+    PART_FIELDS,
+    Event,
+    GpuBox,
+    HostState,
+    ModelRow,
+    PodmanState,
+    Reading,
+    Snapshot,
+    TritonMetrics,
+    TritonStats,
+    Verdict,
+)
+
+MAX_EVENTS = 1000
+SAME_EVENT = 3.0
+"""Seconds within which two tellings of one thing (stream and poll) are one event."""
+FOLD = 3600.0
+"""A fault that comes again within this many seconds is counted on its first event, not listed anew."""
+_MODEL_PARTS = frozenset({"triton.index", "triton.stats", "triton.metrics", "triton.config", "repository"})
+
+
+class Store:
+    """Readings in, Snapshots out. `apply` is cheap; what is derived is computed once per `snapshot`."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self._snapshot = Snapshot()
+        self._fields: dict[str, Any] = {}
+        self._rows = derive.RowCache()
+        self._events: list[Event] = []
+        self._events_changed = False
+
+    def apply(self, reading: Reading[Any]) -> None:
+        """Take a Reading in; a part that is none raises KeyError. A good one is also appended to History."""
+        field = PART_FIELDS[reading.part]
+        previous = self._fields.get(field, getattr(self._snapshot, field))
+        self._fields[field] = reading
+        if reading.error is None and reading.value is not None and reading.value is not previous.value:
+            self.history.record(reading.mono or 0.0, dict(series_of(reading.value)))
+
+    def add_event(self, event: Event) -> None:
+        """Put an event in its place in time; the same thing told twice, or a fault repeated, is counted instead."""
+        for position, known in enumerate(self._events):
+            if known.kind == event.kind and known.text == event.text and known.kind:
+                gap = abs(known.wall - event.wall)
+                if gap <= SAME_EVENT:
+                    return
+                if gap <= FOLD and event.sign == "fail":
+                    first = min(known.wall, event.wall)
+                    self._events[position] = msgspec.structs.replace(known, repeats=known.repeats + 1, wall=first)
+                    self._events.sort(key=lambda one: one.wall)
+                    self._events_changed = True
+                    return
+        insort(self._events, event, key=lambda one: one.wall)
+        if len(self._events) > MAX_EVENTS:
+            del self._events[0]
+        self._events_changed = True
+
+    def set_verdicts(self, verdicts: tuple[Verdict, ...]) -> None:
+        """What Why says now; shows in the next snapshot."""
+        self._fields["verdicts"] = verdicts
+
+    def snapshot(self, wall: float, mono: float) -> Snapshot:
+        """The newest Snapshot. The same object comes back when nothing arrived since the last call."""
+        old = self._snapshot
+        if not self._fields and not self._events_changed and not _waits_for_silence(old):
+            return old
+        touched = {field for part, field in PART_FIELDS.items() if part in _MODEL_PARTS and field in self._fields}
+        new = msgspec.structs.replace(old, seq=old.seq + 1, wall=wall, mono=mono, **self._fields)
+        self._fields = {}
+        if touched:
+            rows = self._rows.rows(new)
+            if rows != old.models:
+                new = msgspec.structs.replace(new, models=rows)
+            if "stats" in touched:
+                new = msgspec.structs.replace(new, traffic=derive.traffic(new.models, new.stats))
+                self.history.record(mono, dict(_row_series(new)))
+        word = derive.serving(new, new.models, mono)
+        if word != new.serving:
+            new = msgspec.structs.replace(new, serving=word)
+        for event in changes(old, new):
+            self.add_event(event)
+        if self._events_changed:
+            new = msgspec.structs.replace(new, events=tuple(self._events))
+            self._events_changed = False
+        self._snapshot = new
+        return new
+
+
+def _waits_for_silence(snapshot: Snapshot) -> bool:
+    """True while some source fails: its silence becomes an event by time alone."""
+    return any(snapshot.reading(part).error is not None for part in PART_FIELDS)
+
+
+def series_of(value: Any) -> Iterator[tuple[str, float | None]]:
+    """The samples that one part's value gives, by History key."""
+    if isinstance(value, GpuBox):
+        yield from _gpu_series(value)
+    elif isinstance(value, TritonStats):
+        yield from _stats_series(value)
+    elif isinstance(value, TritonMetrics):
+        for one in value.models:
+            if one.pending is not None:
+                yield f"model.{one.key.name}/{one.key.version}.pending", one.pending
+    elif isinstance(value, HostState):
+        yield "host.cpu_pct", value.cpu_pct
+        yield "host.memory_used", value.memory_used
+        yield "host.triton_cores", value.triton_cores
+    elif isinstance(value, PodmanState) and value.container is not None:
+        yield "container.memory", value.container.usage.memory
+
+
+def _gpu_series(box: GpuBox) -> Iterator[tuple[str, float | None]]:
+    for gpu in box.gpus:
+        if gpu.lost:
+            continue
+        prefix = f"gpu.{gpu.index}"
+        yield f"{prefix}.util_pct", gpu.util_pct
+        yield f"{prefix}.memory_used", gpu.memory_used
+        yield f"{prefix}.power_w", gpu.power_w
+        yield f"{prefix}.temp_c", gpu.temp_c
+        yield f"{prefix}.sm_mhz", gpu.sm_mhz
+        for counter in gpu.throttle_counters:
+            yield f"{prefix}.throttle.{counter.reason}", counter.seconds
+        if gpu.throttle_now is not None:
+            for reason in gpu.throttle_now:
+                yield f"{prefix}.throttled.{reason}", 1.0
+
+
+def _stats_series(stats: TritonStats) -> Iterator[tuple[str, float | None]]:
+    """An idle model has a rate (0) and nothing else: it has no mean batch or time."""
+    for flow in stats.flows:
+        window = flow.w1
+        if window is None:
+            continue
+        prefix = f"model.{flow.key.name}/{flow.key.version}"
+        yield f"{prefix}.rate", window.rate
+        if not (window.success or window.executions or window.failed):
+            continue
+        yield f"{prefix}.request_ms", window.request_ms
+        yield f"{prefix}.queue_ms", window.queue_ms
+        yield f"{prefix}.batch", window.mean_batch
+        yield f"{prefix}.fail_rate", window.fail_rate
+
+
+def _row_series(snapshot: Snapshot) -> Iterator[tuple[str, float | None]]:
+    yield "box.rate", snapshot.traffic.rate
+    yield "box.waiting", snapshot.traffic.waiting
+    for row in snapshot.models:
+        if row.busy is not None:
+            yield f"model.{row.name}/{row.version}.busy", row.busy
+
+
+def lettered(events: Iterable[Event]) -> tuple[tuple[str, Event], ...]:
+    """Events with their letters, oldest first: a, b, c ... for those that mark a chart, "" for others.
+
+    Only the newest 26 marks have letters, so that each letter stands once on a screen.
+    """
+    kept = tuple(events)
+    marks = [event for event in kept if event.marks_chart][-26:]
+    names = {id(event): chr(ord("a") + number) for number, event in enumerate(marks)}
+    return tuple((names.get(id(event), ""), event) for event in kept)
+
+
+def rows_named(rows: Iterable[ModelRow], name: str) -> tuple[ModelRow, ...]:
+    """All versions of one model."""
+    return tuple(row for row in rows if row.name == name)
