@@ -1,0 +1,170 @@
+"""The commands and their help. Wrong usage: one sentence on standard error, exit 64; never a traceback."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from console import __version__
+from console.config import ConfigError, Loaded, Settings, describe, load
+
+USAGE = 64
+"""Exit code for wrong usage (EX_USAGE of sysexits.h)."""
+CRASH = 70
+SCENES = (
+    "healthy",
+    "queue-bound",
+    "delay-too-long",
+    "throttled",
+    "vram-full",
+    "load-failed",
+    "driver-mismatch",
+    "triton-down",
+)
+FLAGS = {
+    "host": "triton.host",
+    "http_port": "triton.http_port",
+    "grpc_port": "triton.grpc_port",
+    "metrics_port": "triton.metrics_port",
+    "socket": "podman.socket",
+    "container": "podman.container",
+    "repository": "repository.path",
+    "theme": "ui.theme",
+    "ascii": "ui.ascii",
+    "utc": "ui.utc",
+    "mouse": "ui.mouse",
+    "read_only": "safety.read_only",
+}
+"""Flag -> the setting that it overrides."""
+
+
+class UsageError(Exception):
+    """Wrong usage, as one plain sentence."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence instead of printing the usage block."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; `{self.prog} --help` lists what is possible")
+
+
+def _options(top: bool) -> _Parser:
+    """Options that stand before or after the command; only the top parser has defaults, so the later never resets."""
+    parser = _Parser(add_help=False, argument_default=None if top else argparse.SUPPRESS)
+    box = parser.add_argument_group("which box")
+    box.add_argument("--demo", action="store_true", help="the simulated box: no GPU, root or server needed")
+    box.add_argument("--scene", choices=SCENES, help="what happens on the simulated box (default healthy)")
+    box.add_argument("--seed", type=int, help="fixes the simulated box's event sequence")
+    box.add_argument("--host", help="Triton's host; default: from the container, else 127.0.0.1")
+    box.add_argument("--http-port", type=int, help="Triton's HTTP port")
+    box.add_argument("--grpc-port", type=int, help="Triton's gRPC port")
+    box.add_argument("--metrics-port", type=int, help="Triton's metrics port")
+    box.add_argument("--socket", help="Podman's socket, a path or unix://...")
+    box.add_argument("--container", help="the Triton container's name or id")
+    box.add_argument("--repository", help="the model repository on this host")
+    look = parser.add_argument_group("looks and safety")
+    look.add_argument("--theme", help="a theme's name; `:theme` in the console lists them")
+    look.add_argument("--ascii", action="store_true", help="no signs beyond ASCII")
+    look.add_argument("--utc", action="store_true", help="times in UTC")
+    look.add_argument("--mouse", action="store_true", help="mouse on")
+    look.add_argument("--read-only", action="store_true", help="refuse everything that changes the box")
+    look.add_argument("--config", metavar="FILE", help="this settings file instead of /etc/gpuconsole and ~/.config")
+    return parser
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = _Parser(
+        prog="gpuconsole",
+        description="A terminal console for one GPU inference box: the GPU, the Triton container and its models.",
+        parents=[_options(top=True)],
+        epilog="Without a command the console opens. Exit codes: 0 done, 64 wrong usage, 70 a fault of gpuconsole.",
+    )
+    top.add_argument("--version", action="version", version=f"gpuconsole {__version__}")
+    top.add_argument("--or-demo", action="store_true", help="open the simulated box where this one has nothing at all")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=_Parser)
+    shared = [_options(top=False)]
+    snapshot = commands.add_parser("snapshot", parents=shared, help="read the box once, print it and exit 0")
+    snapshot.add_argument("--json", action="store_true", help="one JSON object (schema in console/snapshot.py)")
+    commands.add_parser("config", parents=shared, help="merged settings and where each comes from, secrets masked")
+    return top
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """The whole program; returns the exit code."""
+    try:
+        options = parser().parse_args(arguments)
+        if options.scene and not options.demo:
+            raise UsageError("--scene goes with --demo; add --demo to open the simulated box")
+        loaded = load(_flags(options), file=options.config)
+        return _command(options, loaded)
+    except (UsageError, ConfigError) as error:
+        print(f"gpuconsole: {error}", file=sys.stderr)
+        return USAGE
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # whoever read our output has gone (`| head`): that is no error, and the interpreter must not complain at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _flags(options: argparse.Namespace) -> dict[str, Any]:
+    given = {key: getattr(options, name) for name, key in FLAGS.items()}
+    return {key: value for key, value in given.items() if value is not None and value is not False}
+
+
+def _command(options: argparse.Namespace, loaded: Loaded) -> int:
+    if options.command == "config":
+        return _config(loaded)
+    if options.command == "snapshot":
+        return _snapshot(options, loaded.settings, as_json=options.json)
+    return _console(options, loaded.settings)
+
+
+def _config(loaded: Loaded) -> int:
+    rows = describe(loaded)
+    wide = max(len(key) for key, _, _ in rows)
+    for key, value, origin in rows:
+        print(f"{key:<{wide}}  {value:<24}  {origin}")
+    print(f"files read: {', '.join(loaded.files) or 'none'}")
+    return 0
+
+
+def _snapshot(options: argparse.Namespace, settings: Settings, *, as_json: bool = False, note: str = "") -> int:
+    from console import compose, snapshot
+
+    with compose.session(settings, demo=_demo(options), seed=options.seed) as session:
+        taken = snapshot.take(session, compose.judge(once=True))
+    if as_json:
+        sys.stdout.buffer.write(snapshot.as_json(taken, session.simulated) + b"\n")
+        sys.stdout.flush()
+        return 0
+    if note:
+        print(note)
+    ascii_only = settings.ui.ascii or not compose.utf8_locale(os.environ)
+    print(snapshot.as_text(taken, session.simulated, ascii_only=ascii_only, utc=settings.ui.utc), end="")
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> str | None:
+    return (options.scene or "healthy") if options.demo else None
+
+
+def _console(options: argparse.Namespace, settings: Settings) -> int:
+    from console import compose
+
+    why_not = compose.no_terminal(os.environ)
+    if options.or_demo and not options.demo and compose.nothing_here(settings):
+        print(
+            "This box has nothing to show (no NVIDIA device, no Podman socket, no Triton): opening the simulated box."
+        )
+        options.demo = True
+    if why_not is not None:
+        which = "the simulated box" if options.demo else "this box"
+        return _snapshot(options, settings, note=f"{why_not}: one snapshot of {which} instead of the console.")
+    return compose.open_console(settings, demo=_demo(options), seed=options.seed)

@@ -1,0 +1,229 @@
+"""Typed settings: flag > environment > file > default. Each value knows where it came from.
+
+Files, later over earlier: /etc/gpuconsole/config.toml, then the user's (~/.config/gpuconsole/config.toml); `--config`
+or GPUCONSOLE_CONFIG stands for both. Environment: GPUCONSOLE_SECTION_KEY (GPUCONSOLE_TRITON_HTTP_PORT). An unknown
+key names the file and the nearest key; a wrong value says what was expected.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+from msgspec import Struct, field
+from platformdirs import user_config_path
+
+SYSTEM_FILE = Path("/etc/gpuconsole/config.toml")
+PREFIX = "GPUCONSOLE_"
+
+
+class ConfigError(Exception):
+    """Bad settings: one plain sentence that says what, where and what to do. Exit code 64."""
+
+
+class Triton(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where Triton answers. Left empty, host and ports are taken from the container, else 127.0.0.1:8000-8002."""
+
+    host: str = ""
+    http_port: int = 0
+    grpc_port: int = 0
+    metrics_port: int = 0
+    https: bool = False
+    ca_file: str = ""
+    insecure: bool = False
+    headers: dict[str, str] = field(default_factory=dict)
+    """Sent with each request, for restricted APIs (`--http-restricted-api=...:key=value`). Values are secrets."""
+    metrics: bool = True
+    interval: float = 1.0
+
+
+class Podman(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which Podman and which container."""
+
+    socket: str = ""
+    """unix:///path or a path; empty = looked for."""
+    container: str = ""
+    """Name or id; empty = found by label, image, command or port."""
+
+
+class Gpu(Struct, frozen=True, forbid_unknown_fields=True):
+    """The card."""
+
+    interval: float = 1.0
+    pcie_counters: bool = False
+    """PCIe throughput costs over 20 ms a card and read."""
+
+
+class Repository(Struct, frozen=True, forbid_unknown_fields=True):
+    """The model repository on this host; empty = from the container's mounts."""
+
+    path: str = ""
+
+
+class Ui(Struct, frozen=True, forbid_unknown_fields=True):
+    """Looks."""
+
+    theme: str = ""
+    ascii: bool = False
+    utc: bool = False
+    mouse: bool = False
+
+
+class Safety(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the console may do."""
+
+    read_only: bool = False
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings."""
+
+    triton: Triton = Triton()
+    podman: Podman = Podman()
+    gpu: Gpu = Gpu()
+    repository: Repository = Repository()
+    ui: Ui = Ui()
+    safety: Safety = Safety()
+
+
+SECRET = frozenset({"triton.headers"})
+LIMITS: Mapping[str, tuple[float, float]] = {
+    "triton.http_port": (0, 65535),
+    "triton.grpc_port": (0, 65535),
+    "triton.metrics_port": (0, 65535),
+    "triton.interval": (0.2, 60),
+    "gpu.interval": (0.2, 60),
+}
+"""Allowed range of numbers; outside it is a ConfigError."""
+
+
+class Loaded(Struct, frozen=True):
+    """Settings with the origin of each (`section.key` -> "default", a file's path, a variable's or flag's name)."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+    files: tuple[str, ...]
+
+
+def keys() -> dict[str, Any]:
+    """`section.key` -> default, in the order of the definition."""
+    return {
+        f"{section}.{name}": getattr(getattr(Settings(), section), name)
+        for section in Settings.__struct_fields__
+        for name in getattr(Settings(), section).__struct_fields__
+    }
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    file: str | None = None,
+) -> Loaded:
+    """Merge all four layers. `flags` maps `section.key` to values given on the command line. Raises ConfigError."""
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = dict(keys())
+    origins = dict.fromkeys(values, "default")
+    files = _files(file or environ.get(PREFIX + "CONFIG"))
+    for path in files:
+        for key, value in _flat(_read(path), path).items():
+            values[key], origins[key] = _typed(key, value, f"in {path}", strict=True), str(path)
+    for key in list(values):
+        name = PREFIX + key.replace(".", "_").upper()
+        if name in environ:
+            values[key], origins[key] = _typed(key, environ[name], f"in {name}", strict=False), name
+    for key, value in (flags or {}).items():
+        values[key], origins[key] = (
+            _typed(key, value, f"of --{key.split('.')[-1].replace('_', '-')}", strict=False),
+            "flag",
+        )
+    nested: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        section, name = key.split(".")
+        nested.setdefault(section, {})[name] = value
+    return Loaded(msgspec.convert(nested, Settings), origins, tuple(map(str, files)))
+
+
+def _files(explicit: str | None) -> list[Path]:
+    if explicit:
+        path = Path(explicit).expanduser()
+        if not path.is_file():
+            raise ConfigError(f"the settings file {path} does not exist; check --config or {PREFIX}CONFIG")
+        return [path]
+    return [path for path in (SYSTEM_FILE, user_config_path("gpuconsole") / "config.toml") if path.is_file()]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the settings file {path} cannot be read ({error.strerror}); check its rights") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"the settings file {path} is not UTF-8 text; save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"the settings file {path} is not valid TOML: {error}") from None
+
+
+def _flat(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    known = keys()
+    for section, content in data.items():
+        if section not in Settings.__struct_fields__:
+            raise ConfigError(_unknown(section, Settings.__struct_fields__, f"section in {path}"))
+        if not isinstance(content, dict):
+            raise ConfigError(f"`{section}` in {path} must be a section; write [{section}] and its keys below it")
+        for name, value in content.items():
+            if f"{section}.{name}" not in known:
+                names = [key.split(".")[1] for key in known if key.startswith(section + ".")]
+                raise ConfigError(_unknown(name, names, f"key of [{section}] in {path}"))
+            flat[f"{section}.{name}"] = value
+    return flat
+
+
+def _unknown(name: str, known: Any, where: str) -> str:
+    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    hint = f"did you mean `{near[0]}`?" if near else "known are " + ", ".join(known)
+    return f"`{name}` is no {where}; {hint}"
+
+
+def _typed(key: str, value: Any, where: str, *, strict: bool) -> Any:
+    """The value as the key's type; text from the environment and flags is read by msgspec's lax rules."""
+    section, name = key.split(".")
+    wanted = get_type_hints(type(getattr(Settings(), section)))[name]
+    try:
+        if wanted == dict[str, str] and isinstance(value, str):
+            value = dict(pair.split("=", 1) for pair in value.split(",") if pair)
+        typed = msgspec.convert(value, wanted, strict=strict)
+    except (msgspec.ValidationError, ValueError):
+        label = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
+            wanted, "name=value pairs, with commas between"
+        )
+        shown = "its value" if key in SECRET else f"{value!r}"
+        raise ConfigError(f"`{key}` {where} must be {label}, not {shown}") from None
+    if key in LIMITS and not LIMITS[key][0] <= typed <= LIMITS[key][1]:
+        low, high = LIMITS[key]
+        raise ConfigError(f"`{key}` {where} must be from {low:g} to {high:g}, not {typed}")
+    return typed
+
+
+def masked(key: str, value: Any) -> str:
+    """The value as TOML-like text, secrets as `***`."""
+    if key in SECRET and isinstance(value, dict):
+        return "{" + ", ".join(f'{name} = "***"' for name in value) + "}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value}"'
+    return "{}" if value == {} else str(value)
+
+
+def describe(loaded: Loaded) -> list[tuple[str, str, str]]:
+    """(section.key, value as text with secrets masked, origin) of each setting."""
+    return [
+        (key, masked(key, getattr(getattr(loaded.settings, key.split(".")[0]), key.split(".")[1])), loaded.origins[key])
+        for key in keys()
+    ]
