@@ -1,0 +1,114 @@
+"""Settings: flag > environment > file > default; bad ones are one plain sentence."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console import config
+from console.config import ConfigError, describe, load
+
+
+@pytest.fixture(autouse=True)
+def own_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The settings of whoever runs the tests must not matter."""
+    monkeypatch.setattr(config, "SYSTEM_FILE", tmp_path / "etc" / "config.toml")
+    monkeypatch.setattr(config, "user_config_path", lambda name: tmp_path / "user")
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_each_layer_overrides_the_one_below_and_says_so(tmp_path: Path) -> None:
+    write(tmp_path / "etc" / "config.toml", '[triton]\nhttp_port = 1\ngrpc_port = 2\nmetrics_port = 3\nhost = "a"\n')
+    user = write(tmp_path / "user" / "config.toml", "[triton]\ngrpc_port = 20\nmetrics_port = 30\n")
+    environ = {"GPUCONSOLE_TRITON_METRICS_PORT": "300", "GPUCONSOLE_TRITON_HTTPS": "true"}
+    loaded = load({"triton.http_port": 1000}, environ)
+    triton = loaded.settings.triton
+    assert (triton.host, triton.http_port, triton.grpc_port, triton.metrics_port, triton.https) == (
+        "a",
+        1000,
+        20,
+        300,
+        True,
+    )
+    assert loaded.origins["triton.http_port"] == "flag"
+    assert loaded.origins["triton.grpc_port"] == str(user)
+    assert loaded.origins["triton.metrics_port"] == "GPUCONSOLE_TRITON_METRICS_PORT"
+    assert loaded.origins["gpu.interval"] == "default"
+    assert len(loaded.files) == 2
+
+
+def test_an_explicit_file_stands_for_both(tmp_path: Path) -> None:
+    write(tmp_path / "user" / "config.toml", "[ui]\nutc = true\n")
+    mine = write(tmp_path / "mine.toml", "[ui]\nascii = true\n")
+    for loaded in (load({}, {}, str(mine)), load({}, {"GPUCONSOLE_CONFIG": str(mine)})):
+        assert loaded.settings.ui.ascii
+        assert not loaded.settings.ui.utc
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[trition]\nhost = 'a'", ["`trition`", "did you mean `triton`"]),
+        ("[triton]\nhttpport = 1", ["`httpport`", "did you mean `http_port`", "config.toml"]),
+        ("[triton]\nzzz = 1", ["`zzz`", "known are"]),
+        ("triton = 1", ["must be a section"]),
+        ("[triton]\nhttp_port = '8000'", ["`triton.http_port`", "a whole number", "'8000'"]),
+        ("[triton]\nhttp_port = 70000", ["from 0 to 65535", "70000"]),
+        ("[ui]\nascii = 1", ["true or false"]),
+        ("[triton]\nheaders = 'secretvalue'", ["name=value pairs", "its value"]),
+        ("[triton\n", ["not valid TOML"]),
+    ],
+)
+def test_bad_files_are_one_sentence(tmp_path: Path, text: str, words: list[str]) -> None:
+    write(tmp_path / "user" / "config.toml", text)
+    with pytest.raises(ConfigError) as caught:
+        load({}, {})
+    message = str(caught.value)
+    assert "\n" not in message.strip() or "TOML" in message
+    assert "secretvalue" not in message
+    for word in words:
+        assert word in message
+
+
+def test_missing_unreadable_and_binary_files_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist; check --config"):
+        load({}, {}, str(tmp_path / "none.toml"))
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load({}, {}, str(binary))
+
+
+def test_bad_environment_and_flags_name_themselves() -> None:
+    with pytest.raises(ConfigError, match="in GPUCONSOLE_TRITON_HTTP_PORT must be a whole number, not 'x'"):
+        load({}, {"GPUCONSOLE_TRITON_HTTP_PORT": "x"})
+    with pytest.raises(ConfigError, match="of --http-port must be from 0 to 65535"):
+        load({"triton.http_port": -1}, {})
+    with pytest.raises(ConfigError, match="name=value"):
+        load({}, {"GPUCONSOLE_TRITON_HEADERS": "novalue"})
+
+
+def test_secrets_are_masked_wherever_settings_print() -> None:
+    loaded = load({}, {"GPUCONSOLE_TRITON_HEADERS": "key=hunter2,other=x"})
+    assert loaded.settings.triton.headers == {"key": "hunter2", "other": "x"}
+    text = str(describe(loaded))
+    assert "hunter2" not in text
+    assert "***" in text
+    assert len(describe(loaded)) == len(config.keys())
+
+
+@given(st.text(max_size=200))
+def test_any_text_as_a_file_is_settings_or_one_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("any") / "config.toml"
+    path.write_text(text, encoding="utf-8", errors="surrogatepass" if text.isascii() else "replace")
+    with contextlib.suppress(ConfigError):
+        load({}, {}, str(path))
