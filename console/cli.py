@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any, NoReturn
 
 from console import __version__
@@ -90,7 +91,10 @@ def parser() -> argparse.ArgumentParser:
     shared = [_options(top=False)]
     snapshot = commands.add_parser("snapshot", parents=shared, help="read the box once, print it and exit 0")
     snapshot.add_argument("--json", action="store_true", help="one JSON object (schema in console/snapshot.py)")
-    commands.add_parser("config", parents=shared, help="merged settings and where each comes from, secrets masked")
+    settings = commands.add_parser(
+        "config", parents=shared, help="merged settings and where each comes from, secrets masked"
+    )
+    settings.add_argument("--example", action="store_true", help="print a commented settings file instead")
     return top
 
 
@@ -120,7 +124,7 @@ def _flags(options: argparse.Namespace) -> dict[str, Any]:
 
 def _command(options: argparse.Namespace, loaded: Loaded) -> int:
     if options.command == "config":
-        return _config(loaded)
+        return _example() if options.example else _config(loaded)
     if options.command == "snapshot":
         return _snapshot(options, loaded.settings, as_json=options.json)
     return _console(options, loaded.settings)
@@ -132,6 +136,11 @@ def _config(loaded: Loaded) -> int:
     for key, value, origin in rows:
         print(f"{key:<{wide}}  {value:<24}  {origin}")
     print(f"files read: {', '.join(loaded.files) or 'none'}")
+    return 0
+
+
+def _example() -> int:
+    print(resources.files("console").joinpath("config_example.toml").read_text("utf-8"), end="")
     return 0
 
 

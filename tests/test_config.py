@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -112,3 +115,16 @@ def test_any_text_as_a_file_is_settings_or_one_error(tmp_path_factory: pytest.Te
     path.write_text(text, encoding="utf-8", errors="surrogatepass" if text.isascii() else "replace")
     with contextlib.suppress(ConfigError):
         load({}, {}, str(path))
+
+
+def test_the_example_file_names_every_setting_with_its_default() -> None:
+    text = resources.files("console").joinpath("config_example.toml").read_text("utf-8")
+    opened = "\n".join(line[2:] if re.match(r"# [a-z_]+ = ", line) else line for line in text.splitlines())
+    example = tomllib.loads(opened)
+    named = {f"{section}.{key}": value for section, content in example.items() for key, value in content.items()}
+    defaults = config.keys()
+    assert named.keys() == defaults.keys()
+    assert {key: value for key, value in named.items() if key != "triton.headers"} == {
+        key: value for key, value in defaults.items() if key != "triton.headers"
+    }
+    assert tomllib.loads(text).keys() == example.keys()
