@@ -129,7 +129,7 @@ def _status(*, as_json: bool) -> int:
         print(json.dumps(found, indent=2))
     else:
         _print_status()
-    return 0
+    return 0 if box.whole(found["http_port"]) else 1
 
 
 def _print_status() -> None:

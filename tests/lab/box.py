@@ -32,8 +32,8 @@ def locked() -> Iterator[None]:
         yield
 
 
-def up() -> dict[str, Any]:
-    """Raise the lab, or leave it as it is where it already serves; return its addresses."""
+def up(*, afresh: bool = False) -> dict[str, Any]:
+    """Raise the lab, or leave it as it is where it serves (unless `afresh`); return its addresses."""
     require_lab_machine(Path("/"))
     require_tools()
     with locked():
@@ -42,7 +42,7 @@ def up() -> dict[str, Any]:
             raise paths.LabError(
                 f"The lab is already up on port {found['http_port']}: run scripts/lab down to move it."
             )
-        if found and serving(found["http_port"]) and processes.running("card") and podman_answers():
+        if found and whole(found["http_port"]) and not afresh:
             return found
         _down()
         require_ports(paths.port_base())
@@ -135,6 +135,11 @@ def serving(port: int) -> bool:
         return wanted <= triton.ready_versions(port)
     except (OSError, http.client.HTTPException):
         return False
+
+
+def whole(port: int) -> bool:
+    """Tell whether every part of the lab runs."""
+    return serving(port) and podman_answers() and processes.running("card") is not None
 
 
 def podman_answers() -> bool:
