@@ -1,0 +1,176 @@
+"""What Triton's command line tells about a server: flags, model repository, ports, and its Python stubs (pure)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from console.core.model import ContainerState, Mount
+
+DEFAULT_EXIT_TIMEOUT = 30
+"""Seconds; tritonserver --help, `exit-timeout-secs`."""
+DEFAULT_HTTP_PORT = 8000
+DEFAULT_GRPC_PORT = 8001
+DEFAULT_METRICS_PORT = 8002
+
+_STUB = re.compile(r"triton_python_backend_stub")
+_STUB_PATH = re.compile(r"/(?P<model>[^/\s]+)/(?P<version>\d+)/[^/\s]+\.py\b")
+_TRUE = frozenset({"1", "true", "on", "yes"})
+
+
+class ServerPorts(Struct, frozen=True):
+    """Where to reach a server from this host; None = that front end is off or not published."""
+
+    host: str = "127.0.0.1"
+    http: int | None = None
+    grpc: int | None = None
+    metrics: int | None = None
+
+
+def flag_value(argv: Sequence[str], *names: str) -> str | None:
+    """Last value of a flag written as `--flag=value` or `--flag value`; None when absent (the last one wins)."""
+    values = flag_values(argv, *names)
+    return values[-1] if values else None
+
+
+def flag_values(argv: Sequence[str], *names: str) -> tuple[str, ...]:
+    """All values of a flag, in order. Command lines given as one shell string are split at blanks."""
+    words = _words(argv)
+    wanted = frozenset(f"--{name}" for name in names)
+    found: list[str] = []
+    for position, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if flag not in wanted:
+            continue
+        if equals:
+            found.append(value)
+        elif position + 1 < len(words) and not words[position + 1].startswith("--"):
+            found.append(words[position + 1])
+    return tuple(found)
+
+
+def _words(argv: Sequence[str]) -> list[str]:
+    """`["sh", "-c", "exec tritonserver --x=1"]` -> its words; quoting is not undone, Triton's flags have no blanks."""
+    words: list[str] = []
+    for arg in argv:
+        words.extend(arg.split() if "tritonserver" in arg and " " in arg else [arg])
+    return words
+
+
+def is_tritonserver(argv: Sequence[str]) -> bool:
+    """True when the command line runs tritonserver, directly or through a shell."""
+    return any(PurePosixPath(word).name == "tritonserver" for word in _words(argv))
+
+
+def control_mode(argv: Sequence[str]) -> str | None:
+    """none, poll or explicit; None when this is no command line of tritonserver (an entry point may hide it)."""
+    told = flag_value(argv, "model-control-mode")
+    if told is not None:
+        return told.lower()
+    return "none" if is_tritonserver(argv) else None
+
+
+def strict_readiness(argv: Sequence[str]) -> bool:
+    """Triton's default is strict: one failed model holds ready at 400."""
+    told = flag_value(argv, "strict-readiness")
+    return told is None or told.lower() in _TRUE
+
+
+def exit_timeout(argv: Sequence[str]) -> int | None:
+    """Seconds that the server drains for when told to stop; None when this is no command line of tritonserver."""
+    told = flag_value(argv, "exit-timeout-secs")
+    if told is not None and told.lstrip("-").isdigit():
+        return int(told)
+    return DEFAULT_EXIT_TIMEOUT if is_tritonserver(argv) else None
+
+
+def repository_paths(argv: Sequence[str]) -> tuple[str, ...]:
+    """Paths of --model-repository and --model-store as the server sees them; remote ones (s3://) included."""
+    return flag_values(argv, "model-repository", "model-store")
+
+
+def model_repository(container: ContainerState) -> tuple[str, str | None] | None:
+    """(path in the container, path on this host) of the first model repository; None when the command names none.
+
+    The second is None where no mount holds it (it lies in the image, in a volume that cannot be seen, or is remote).
+    """
+    paths = repository_paths(container.command)
+    return (paths[0], host_path(paths[0], container.mounts)) if paths else None
+
+
+def host_path(inside: str, mounts: Sequence[Mount]) -> str | None:
+    """Path on the host of a path in the container, through the longest mount that holds it."""
+    if "://" in inside:
+        return None
+    path = PurePosixPath(inside)
+    best: tuple[int, str] | None = None
+    for mount in mounts:
+        target = PurePosixPath(mount.target)
+        if mount.source and path.is_relative_to(target) and (best is None or len(target.parts) > best[0]):
+            best = (len(target.parts), str(PurePosixPath(mount.source) / path.relative_to(target)))
+    return best[1] if best else None
+
+
+def http_ports(container: ContainerState) -> ServerPorts:
+    """Where this container's front ends are reached from this host: its flags, then its published ports.
+
+    A container in the host's network is reached on its own ports. A port that is not published is None.
+    """
+    argv = container.command
+    inside = {
+        "http": _port(argv, DEFAULT_HTTP_PORT, "http-port", off="allow-http"),
+        "grpc": _port(argv, DEFAULT_GRPC_PORT, "grpc-port", off="allow-grpc"),
+        "metrics": _port(argv, DEFAULT_METRICS_PORT, "metrics-port", off="allow-metrics"),
+    }
+    if container.network == "host":
+        address = flag_value(argv, "http-address")
+        return ServerPorts(_reachable(address or ""), **inside)
+    published = {mapping.container_port: mapping for mapping in container.ports if mapping.protocol == "tcp"}
+    chosen = {name: published[port] for name, port in inside.items() if port in published}
+    host = next((_reachable(mapping.host_ip) for mapping in chosen.values()), "127.0.0.1")
+    return ServerPorts(host, **{name: mapping.host_port for name, mapping in chosen.items()})
+
+
+def _port(argv: Sequence[str], default: int, flag: str, off: str) -> int | None:
+    allowed = flag_value(argv, off)
+    if allowed is not None and allowed.lower() not in _TRUE:
+        return None
+    told = flag_value(argv, flag)
+    return int(told) if told is not None and told.isdigit() else default
+
+
+def _reachable(address: str) -> str:
+    """An address to connect to, for one that a server listens on."""
+    return "127.0.0.1" if address in ("", "0.0.0.0", "::", "localhost") else address
+
+
+def stub_model(command: str) -> tuple[str, str] | None:
+    """(model, version) of a Python back-end stub's command line; None for any other process.
+
+    Seen on 2.51.0: `.../triton_python_backend_stub /models/rank/1/model.py triton_python_backend_shm_region_...`,
+    behind `bash -c "export ...; exec ..."` where the model has an environment of its own.
+    """
+    stub = _STUB.search(command)
+    path = _STUB_PATH.search(command, stub.end()) if stub else None
+    return (path["model"], path["version"]) if path else None
+
+
+ENV_VERSIONS: tuple[str, ...] = (
+    "CUDA_VERSION",
+    "CUDA_DRIVER_VERSION",
+    "CUDNN_VERSION",
+    "NVIDIA_REQUIRE_CUDA",
+    "NVIDIA_DISABLE_REQUIRE",
+    "NVIDIA_TRITON_SERVER_VERSION",
+    "NVIDIA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES",
+    "TRITON_SERVER_VERSION",
+    "TRT_VERSION",
+    "TENSORRT_VERSION",
+    "PYTORCH_VERSION",
+    "DCGM_VERSION",
+)
+"""Variables of NVIDIA's images that are shown; the values of all others are never kept."""
