@@ -123,7 +123,8 @@ class ThrottleCounter(Struct, frozen=True):
     """Time that the driver counted for one clocks-event reason, since the driver was loaded."""
 
     reason: str
-    """power_cap, heat_software, heat_hardware, power_brake, sync_boost, board_limit, low_utilization ..."""
+    """power_cap, heat_software, heat_hardware, power_brake, sync_boost, board_limit, low_utilization, reliability;
+    `heat` where the driver does not tell its software from its hardware slowdown."""
     seconds: float
 
 
@@ -151,6 +152,9 @@ class GpuState(Struct, frozen=True):
     temp_c: float | None = None
     temp_slowdown_c: float | None = None
     temp_shutdown_c: float | None = None
+    temp_memory_c: float | None = None
+    """Of the card's memory (HBM cards)."""
+    temp_memory_max_c: float | None = None
     fan_pct: float | None = None
     sm_mhz: int | None = None
     sm_max_mhz: int | None = None
@@ -191,9 +195,13 @@ class GpuState(Struct, frozen=True):
     """None when they could not be listed; () when there are none."""
     lost: Failure | None = None
     """Set when this card no longer answers (NVML 15 and kin); other fields are then the last ones known or None."""
+    lost_wall: float | None = None
+    """When this console first saw it lost; None while it answers."""
     slow_mono: float | None = None
     """When the slow-moving fields (ECC, pages, PCIe, limits, modes) were last read; every 5 s."""
     missing: Mapping[str, str] = field(default_factory=dict)
+    """Field name -> why it is None; also `processes.memory`, `processes.sm_pct`, `processes.PID` (what /proc did not
+    tell) and `throttle_counters.REASON`."""
 
 
 class GpuBox(Struct, frozen=True):
@@ -632,6 +640,23 @@ class ContainerState(Struct, frozen=True):
     usage: ContainerUsage = ContainerUsage()
 
 
+class UnitState(Struct, frozen=True):
+    """The systemd unit that owns the container, as `systemctl show` tells it."""
+
+    name: str
+    active: str
+    """active, activating, failed, inactive ..."""
+    sub: str
+    """running, auto-restart, dead ..."""
+    restarts: int | None = None
+    """Starts by Restart= since the unit was last started by hand."""
+    exit_status: int | None = None
+    """Of its last main process; None while none has ended."""
+    exit_wall: float | None = None
+    since_wall: float | None = None
+    """When its state last changed."""
+
+
 class PodmanState(Struct, frozen=True):
     """Podman and the Triton container."""
 
@@ -646,7 +671,9 @@ class PodmanState(Struct, frozen=True):
     images: tuple[str, ...] = ()
     """Triton images on this box, running or not."""
     last_log: tuple[str, ...] = ()
-    """Last lines of a container that is not running."""
+    """Last lines of a container that is not running; the unit's last journal lines where the container is gone."""
+    unit: UnitState | None = None
+    """The owning unit; also when the container is gone. None where there is none, or no systemd."""
 
 
 # --------------------------------------------------------------------------------------------------------------- host

@@ -1,0 +1,115 @@
+"""The systemd unit that owns the container: which it is, its state, and its last journal lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from console.clients import cgroup
+from console.clients.commands import run
+from console.core.model import SourceError, UnitState
+from console.core.secrets import mask_text
+from console.core.text import one_line
+
+ASK_EVERY = 5.0
+"""Seconds between two questions to systemctl: each starts a process."""
+_FOLDERS = ("etc/systemd/system", "run/systemd/generator", "usr/lib/systemd/system")
+_PROPERTIES = "ActiveState,SubState,NRestarts,ExecMainStatus,ExecMainExitTimestamp,StateChangeTimestamp,LoadState"
+
+
+def unit_of_processes(pids: Sequence[int], create_command: Sequence[str], root: Path = Path("/")) -> str | None:
+    """The service in whose cgroup conmon, the container, or the `podman run` that made it lives; None = none found.
+
+    A hand-written unit leaves no label, and Podman moves conmon and the container to cgroups of their own: what stays
+    in the unit's cgroup is the `podman run` in the foreground, which has the create command as its own.
+    """
+    for pid in pids:
+        unit = cgroup.owning_unit(pid, root)
+        if unit is not None:
+            return unit
+    if not create_command:
+        return None
+    wanted = "\0".join(create_command).encode("utf-8", "surrogateescape")
+    for folder in _processes(root):
+        try:
+            if (folder / "comm").read_bytes().strip() == b"podman" and (folder / "cmdline").read_bytes().rstrip(
+                b"\0"
+            ) == wanted:
+                return cgroup.owning_unit(int(folder.name), root)
+        except OSError:
+            continue
+    return None
+
+
+def _processes(root: Path) -> list[Path]:
+    try:
+        return [Path(entry.path) for entry in os.scandir(root / "proc") if entry.name.isdigit()]
+    except OSError:
+        return []
+
+
+def triton_unit(root: Path = Path("/")) -> str | None:
+    """A system unit (Quadlet's generated ones included) whose file runs tritonserver; the first by name."""
+    for folder in _FOLDERS:
+        for file in sorted((root / folder).glob("*.service")):
+            try:
+                text = file.read_bytes()[:65536]
+            except OSError:
+                continue
+            if b"podman" in text and b"tritonserver" in text:
+                return file.name
+    return None
+
+
+def unit_state(unit: str) -> UnitState | None:
+    """How systemd sees a unit; None where there is no systemd or it does not know the unit."""
+    try:
+        answer = run(["systemctl", "show", unit, f"--property={_PROPERTIES}"])
+    except SourceError:
+        return None
+    if answer.code != 0:
+        return None
+    return parse_unit(unit, answer.text)
+
+
+def parse_unit(unit: str, text: str) -> UnitState | None:
+    """The answer of `systemctl show`; None for a unit that is not loaded."""
+    pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    if pairs.get("LoadState", "not-found") == "not-found":
+        return None
+    exited = _stamp(pairs.get("ExecMainExitTimestamp", ""))
+    return UnitState(
+        name=unit,
+        active=pairs.get("ActiveState", ""),
+        sub=pairs.get("SubState", ""),
+        restarts=_int(pairs.get("NRestarts", "")),
+        exit_status=_int(pairs.get("ExecMainStatus", "")) if exited else None,
+        exit_wall=exited,
+        since_wall=_stamp(pairs.get("StateChangeTimestamp", "")),
+    )
+
+
+def _int(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def _stamp(text: str) -> float | None:
+    """`Sat 2024-07-06 03:12:40 CST` in this host's zone -> Unix seconds."""
+    words = text.split()
+    if len(words) < 3:
+        return None
+    try:
+        return datetime.fromisoformat(f"{words[1]} {words[2]}").timestamp()
+    except ValueError:
+        return None
+
+
+def last_lines(unit: str, count: int) -> tuple[str, ...]:
+    """The unit's last journal lines, secrets masked; () where there is no journal or no right to read it."""
+    try:
+        answer = run(["journalctl", "-u", unit, "-n", str(count), "-o", "cat", "--no-pager", "-q"])
+    except SourceError:
+        return ()
+    return tuple(one_line(mask_text(line), 500) for line in answer.text.splitlines()[-count:] if line.strip())
