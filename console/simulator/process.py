@@ -1,0 +1,164 @@
+"""The simulated box as a running process: clock, servers, state files, and the end when its parent goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from console.simulator.box import Box
+from console.simulator.podman_service import PodmanService, Pulse
+from console.simulator.podman_shapes import PublishedPorts
+from console.simulator.scenes import Scene
+from console.simulator.triton_server import TritonServer
+
+NS_PER_SECOND = 1_000_000_000
+TICK_S = 0.25
+SUSPENDED_S = 30
+"""A longer gap between two ticks means that the machine slept; the box then had no traffic meanwhile."""
+STEPPED_START_NS = 1_783_145_071 * NS_PER_SECOND
+"""2026-07-04 14:04:31 UTC+8: where a stepped clock begins, so that nothing depends on the day of the run."""
+
+READY_FILE = "box.json"
+STATE_FILE = "nvml.json"
+SOCKET_FILE = "podman.sock"
+REPOSITORY = "models"
+
+
+class SimulatorProcess:
+    """One box served from `folder` until `run` ends. `stepped`: time moves only by `step SECONDS` lines on stdin."""
+
+    def __init__(self, scene: Scene, *, seed: int, folder: Path, stepped: bool) -> None:
+        self._folder = folder
+        self._stepped = stepped
+        self._seed = seed
+        start_ns = STEPPED_START_NS if stepped else time.time_ns()
+        self._box = Box(scene, seed=seed, start_ns=start_ns, repository=folder / REPOSITORY)
+        self._pulse = Pulse()
+        self._triton = TritonServer(self._box, self._catch_up)
+        self._closed_ports: list[socket.socket] = []
+        self._parent = os.getppid()
+        self._ended = asyncio.Event()
+        self._state_written_s = -1
+
+    async def run(self) -> None:
+        """Serve until told to end, or until the parent is gone; then remove every file that was made."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._ended.set)
+        # the wall clock has gone on while the past was played
+        self._catch_up()
+        ports = await self._open_ports()
+        podman = PodmanService(self._box, ports, self._pulse, self._catch_up)
+        try:
+            await podman.start(self._folder / SOCKET_FILE)
+            self._write_state()
+            self._write_ready(ports)
+            await self._live()
+        finally:
+            await podman.close()
+            await self._triton.close()
+            self._remove_files()
+
+    async def _open_ports(self) -> PublishedPorts:
+        if self._box.running:
+            await self._triton.start()
+            return PublishedPorts(self._triton.http_port, self._triton.metrics_port)
+        # bound but not listening: a connection is refused, and nobody else can get the port meanwhile
+        for _ in range(2):
+            closed = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            closed.bind(("127.0.0.1", 0))
+            self._closed_ports.append(closed)
+        http, metrics = (closed.getsockname()[1] for closed in self._closed_ports)
+        return PublishedPorts(http, metrics)
+
+    async def _live(self) -> None:
+        commands = asyncio.create_task(self._read_stdin())
+        try:
+            while not self._ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._ended.wait(), TICK_S)
+                if os.getppid() != self._parent:
+                    return
+                self._tick()
+        finally:
+            commands.cancel()
+
+    def _tick(self) -> None:
+        self._catch_up()
+        self._write_state()
+        self._pulse.beat()
+
+    def _catch_up(self) -> None:
+        if self._stepped:
+            return
+        now_ns = time.time_ns()
+        if now_ns - self._box.now_ns > SUSPENDED_S * NS_PER_SECOND:
+            self._box.sleep_until(now_ns)
+        self._box.advance(now_ns)
+
+    async def _read_stdin(self) -> None:
+        """End at the end of the pipe that the parent holds; in stepped mode obey its lines."""
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            return  # started by hand from a terminal or with /dev/null: nobody holds a pipe
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        while line := await reader.readline():
+            word, _, seconds = line.decode("ascii", "replace").strip().partition(" ")
+            if word == "step" and self._stepped:
+                self._step(float(seconds))
+        self._ended.set()
+
+    def _step(self, seconds: float) -> None:
+        self._box.advance(self._box.now_ns + round(seconds * NS_PER_SECOND))
+        self._state_written_s = -1
+        self._write_state()
+        self._pulse.beat()
+        sys.stdout.write(f"{self._box.now_ns}\n")
+        sys.stdout.flush()
+
+    def _write_state(self) -> None:
+        second = self._box.now_ns // NS_PER_SECOND
+        if second != self._state_written_s:
+            _write_atomically(self._folder / STATE_FILE, self._box.nvml_document())
+            self._state_written_s = second
+
+    def _write_ready(self, ports: PublishedPorts) -> None:
+        document = {
+            "scene": self._box.scene.name,
+            "seed": self._seed,
+            "pid": os.getpid(),
+            "start_ns": self._box.start_ns,
+            "http": f"127.0.0.1:{ports.http}",
+            "metrics": f"127.0.0.1:{ports.metrics}",
+            "podman": f"unix://{self._folder / SOCKET_FILE}",
+            "nvml": str(self._folder / STATE_FILE),
+            "repository": str(self._folder / REPOSITORY),
+        }
+        _write_atomically(self._folder / READY_FILE, document)
+
+    def _remove_files(self) -> None:
+        for closed in self._closed_ports:
+            closed.close()
+        shutil.rmtree(self._folder / REPOSITORY, ignore_errors=True)
+        for name in (READY_FILE, STATE_FILE, SOCKET_FILE):
+            (self._folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody else has files there, or has removed it
+            self._folder.rmdir()
+
+
+def _write_atomically(path: Path, document: dict[str, Any]) -> None:
+    partial = path.with_name(f".{path.name}.new")
+    partial.write_bytes(msgspec.json.encode(document))
+    partial.replace(path)
