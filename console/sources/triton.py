@@ -1,0 +1,425 @@
+"""The parts triton.server, triton.index, triton.stats, triton.metrics and triton.config.
+
+Each source has a client, and so a connection, of its own: a slow answer to one does not hold up another.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from math import isfinite
+
+import msgspec
+
+from console.clients.triton import (
+    Answer,
+    Http,
+    TritonAddress,
+    error_text,
+    expect_ok,
+    metrics_http,
+    model_path,
+    server_http,
+)
+from console.clients.triton_metrics import ModelLines, PageReader
+from console.clients.triton_wire import (
+    StatsDecoder,
+    decode_config,
+    decode_index,
+    decode_metadata,
+    ready_versions,
+)
+from console.core.model import (
+    FailureCount,
+    IndexEntry,
+    ModelConfig,
+    ModelKey,
+    ModelMetrics,
+    ModelState,
+    Quantile,
+    SourceError,
+    TritonConfigs,
+    TritonIndex,
+    TritonMetrics,
+    TritonServer,
+    TritonStats,
+)
+from console.core.rates import MetricsTracker, Rates, StatsTracker
+
+Where = Callable[[], TritonAddress]
+"""Where Triton answers now: a container that was made anew may have other ports."""
+
+PENDING_SAMPLES = 30
+SAMPLE_GAP = 5.0
+"""Seconds without a page after which older samples of the pending count say nothing about now."""
+METADATA_EVERY = 30.0
+"""Seconds."""
+
+
+class _HttpSource:
+    """Opens a client for the present address, and another one when the address has changed."""
+
+    name = ""
+
+    def __init__(self, where: Where, interval: float = 1.0) -> None:
+        self.interval = interval
+        self._where = where
+        self._address: TritonAddress | None = None
+        self._http: Http | None = None
+
+    def open(self) -> None:
+        """Make the client; SourceError when the address or its certificate file cannot be used."""
+        address = self._where()
+        self._http = self._connect(address)
+        self._address = address
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    def _connect(self, address: TritonAddress) -> Http:
+        return server_http(address)
+
+    def _client(self) -> tuple[Http, TritonAddress]:
+        address = self._where()
+        if self._http is None or address != self._address:
+            self.close()
+            self._http, self._address = self._connect(address), address
+        return self._http, address
+
+
+class ServerSource(_HttpSource):
+    """live, ready and metadata; says what it can when some of them fail."""
+
+    name = "triton.server"
+
+    def __init__(self, where: Where, interval: float = 1.0) -> None:
+        super().__init__(where, interval)
+        self._version: str | None = None
+        self._extensions: tuple[str, ...] = ()
+        self._metadata_due = 0.0
+
+    def read(self) -> TritonServer:
+        """SourceError when the server does not answer at all."""
+        http, address = self._client()
+        try:
+            live = http.get("/v2/health/live")
+        except SourceError:
+            self._metadata_due = 0.0
+            raise
+        notes: list[str] = []
+        lamp_live = _lamp(live, notes)
+        lamp_ready: bool | None = None
+        try:
+            lamp_ready = _lamp(http.get("/v2/health/ready"), notes)
+            self._metadata(http)
+        except SourceError as error:
+            notes.append(error.message)
+        return TritonServer(
+            url=address.url,
+            live=lamp_live,
+            ready=lamp_ready,
+            version=self._version,
+            extensions=self._extensions,
+            latency_ms=live.seconds * 1e3,
+            note="; ".join(dict.fromkeys(notes)) or None,
+        )
+
+    def _metadata(self, http: Http) -> None:
+        now = time.monotonic()
+        if now < self._metadata_due:
+            return
+        metadata = decode_metadata(expect_ok(http.get("/v2"), "metadata"))
+        self._version, self._extensions = metadata.version or None, tuple(metadata.extensions)
+        self._metadata_due = now + METADATA_EVERY
+
+    def close(self) -> None:
+        """Let go of the connection; what answers next time may be another server."""
+        super().close()
+        self._metadata_due = 0.0
+
+
+def _lamp(answer: Answer, notes: list[str]) -> bool | None:
+    """True for 200, False for 400 (and 5xx); None with a note where the lamp itself may not be read."""
+    if answer.status in (401, 403, 404, 405):
+        notes.append(f"{answer.status}: {error_text(answer, 160)}")
+        return None
+    return answer.status == 200
+
+
+class IndexSource(_HttpSource):
+    """The repository index, with the time at which each entry came into its state."""
+
+    name = "triton.index"
+
+    def __init__(self, where: Where, interval: float = 1.0) -> None:
+        super().__init__(where, interval)
+        self._since: dict[tuple[str, str | None], tuple[ModelState | None, float | None, float | None]] | None = None
+        self._result: TritonIndex | None = None
+
+    def read(self) -> TritonIndex:
+        """SourceError when the index cannot be had."""
+        http, _ = self._client()
+        entries = decode_index(expect_ok(http.post("/v2/repository/index"), "repository index"))
+        result = TritonIndex(tuple(self._dated(entries)))
+        if result == self._result and self._result is not None:
+            return self._result
+        self._result = result
+        return result
+
+    def _dated(self, entries: list[IndexEntry]) -> list[IndexEntry]:
+        """A state seen at the first read has no beginning; with namespacing two lines may have one name and version."""
+        wall, mono = time.time(), time.monotonic()
+        known, first = self._since or {}, self._since is None
+        since: dict[tuple[str, str | None], tuple[ModelState | None, float | None, float | None]] = {}
+        dated: list[IndexEntry] = []
+        for entry in entries:
+            key = (entry.name, entry.version)
+            before = known.get(key)
+            if first:
+                since[key] = (entry.state, None, None)
+            elif before is not None and before[0] == entry.state:
+                since[key] = before
+            else:
+                since[key] = (entry.state, wall, mono)
+            _, since_wall, since_mono = since[key]
+            dated.append(msgspec.structs.replace(entry, since_wall=since_wall, since_mono=since_mono))
+        self._since = since
+        return dated
+
+
+class StatsSource(_HttpSource):
+    """Statistics of all models in one call, as flows."""
+
+    name = "triton.stats"
+
+    def __init__(self, where: Where, interval: float = 1.0) -> None:
+        super().__init__(where, interval)
+        self._decoder = StatsDecoder()
+        self._tracker = StatsTracker()
+
+    def new_epoch(self) -> None:
+        """The server is known to have restarted (any thread)."""
+        self._tracker.new_epoch()
+
+    def read(self) -> TritonStats:
+        """SourceError when there are none; a failed read is a longer interval at the next good one."""
+        http, _ = self._client()
+        answer = http.get("/v2/models/stats")
+        if answer.status == 400 and "unknown model" in (text := error_text(answer)):
+            raise SourceError(
+                "protocol",
+                f"statistics: 400: {text}",
+                "with --model-namespacing Triton gives no statistics; the metrics page is used where it can be",
+            )
+        return self._tracker.update(answer.mono, self._decoder.decode(expect_ok(answer, "statistics")))
+
+
+class _Model:
+    """What the console remembers of one model's metrics."""
+
+    __slots__ = ("failures", "metrics", "pending", "totals")
+
+    def __init__(self) -> None:
+        self.pending: deque[float] = deque(maxlen=PENDING_SAMPLES)
+        self.metrics: ModelMetrics | None = None
+        self.failures: tuple[FailureCount, ...] = ()
+        self.totals: list[tuple[str, str, float]] = []
+
+
+class MetricsSource(_HttpSource):
+    """The metrics page: what statistics do not have."""
+
+    name = "triton.metrics"
+
+    def __init__(self, where: Where, interval: float = 1.0) -> None:
+        super().__init__(where, interval)
+        self._reader = PageReader()
+        self._tracker: MetricsTracker[str] = MetricsTracker()
+        self._models: dict[ModelKey, _Model] = {}
+        self._sampled = 0.0
+
+    def _connect(self, address: TritonAddress) -> Http:
+        return metrics_http(address)
+
+    def read(self) -> TritonMetrics:
+        """SourceError when there is no page, or it is not Triton's."""
+        http, address = self._client()
+        answer = http.get("/metrics")
+        page = self._reader.read(expect_ok(answer, "metrics page"))
+        totals = {spelling: total for lines in page.models for _, spelling, total in lines.failures}
+        rates = self._tracker.update(answer.mono, totals)
+        fresh = self._begin_samples(answer.mono)
+        models = tuple(self._model(lines, rates, fresh) for lines in page.models)
+        if len(self._models) > 2 * len(models) + 1000:
+            self._models = {m.key: self._models[m.key] for m in models}
+        return TritonMetrics(
+            url=address.metrics_url or "",
+            models=models,
+            pinned_total=_finite(page.gauges.get("nv_pinned_memory_pool_total_bytes")),
+            pinned_used=_finite(page.gauges.get("nv_pinned_memory_pool_used_bytes")),
+            cpu_utilization=_finite(page.gauges.get("nv_cpu_utilization")),
+            gpu_families="nv_gpu" in page.families,
+            has_pending="nv_inference_pending_request_count" in page.families,
+            has_summaries="nv_inference_request_summary_us" in page.families,
+            has_histograms="nv_inference_first_response_histogram_ms" in page.families,
+            custom=page.custom,
+        )
+
+    def _begin_samples(self, mono: float) -> bool:
+        """True when this page is a new one-second sample, False when it replaces the last one (a read on demand)."""
+        pause = mono - self._sampled
+        if pause > SAMPLE_GAP:
+            for model in self._models.values():
+                model.pending.clear()
+        fresh = pause >= min(0.5, self.interval / 2)
+        if fresh:
+            self._sampled = mono
+        return fresh
+
+    def _model(self, lines: ModelLines, rates: Mapping[str, Rates], fresh: bool) -> ModelMetrics:
+        model = self._models.get(lines.key)
+        if model is None:
+            model = self._models[lines.key] = _Model()
+        pending = _finite(lines.pending)
+        if pending is not None:
+            if not fresh and model.pending:
+                model.pending.pop()
+            model.pending.append(pending)
+        old = model.metrics
+        failures = self._failures(model, lines, rates)
+        if (
+            old is not None
+            and old.success_total == lines.success
+            and old.pending == pending
+            and old.failures is failures
+            and old.load_seconds == lines.load_seconds
+            and len(old.request_summary) == len(lines.quantiles) == 0
+            and old.pending_samples == (samples := tuple(model.pending))
+        ):
+            return old
+        samples = tuple(model.pending)
+        model.metrics = ModelMetrics(
+            key=lines.key,
+            pending=pending,
+            pending_samples=samples,
+            success_total=_finite(lines.success),
+            failures=failures,
+            request_summary=tuple(Quantile(q, us / 1e3) for q, us in sorted(lines.quantiles)),
+            load_seconds=_finite(lines.load_seconds),
+        )
+        return model.metrics
+
+    def _failures(self, model: _Model, lines: ModelLines, rates: Mapping[str, Rates]) -> tuple[FailureCount, ...]:
+        """By reason; series of one reason that differ in other labels (GPU, tags) are added after their rates."""
+        by_reason: dict[str, FailureCount] = {}
+        for reason, spelling, total in lines.failures:
+            rate = rates.get(spelling)
+            if rate is None:
+                continue
+            one = FailureCount(reason, total, rate.rate10, rate.rate30)
+            other = by_reason.get(reason)
+            by_reason[reason] = one if other is None else _together(one, other)
+        failures = tuple(by_reason[reason] for reason in sorted(by_reason))
+        if failures != model.failures:
+            model.failures = failures
+        return model.failures
+
+
+def _together(a: FailureCount, b: FailureCount) -> FailureCount:
+    rate10 = None if a.rate10 is None or b.rate10 is None else a.rate10 + b.rate10
+    rate30 = None if a.rate30 is None or b.rate30 is None else a.rate30 + b.rate30
+    return FailureCount(a.reason, a.total + b.total, rate10, rate30)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and isfinite(value) else None
+
+
+class _Held(msgspec.Struct):
+    """A configuration as last fetched."""
+
+    body: bytes
+    config: ModelConfig | None
+    failure: str | None
+    mono: float
+    resets: int
+
+
+class ConfigSource(_HttpSource):
+    """Served configurations: at once for what appears or began anew, all others in turn every 30 s."""
+
+    name = "triton.config"
+    REFRESH = 30.0
+    """Seconds."""
+    MOST = 60
+    """Fetched in one read; a box with 1 000 models is known after some reads, not after a burst."""
+    PATIENCE = 2.0
+    """Seconds that one read may spend on fetching."""
+
+    def __init__(
+        self, where: Where, stats: Callable[[], TritonStats | None] = lambda: None, interval: float = 5.0
+    ) -> None:
+        """`stats` gives the newest flows: whose counters began anew may have a new configuration, and models that
+        the index does not list (loaded from a request, folder deleted) are known from them."""
+        super().__init__(where, interval)
+        self._calm = interval
+        self._stats = stats
+        self._held: dict[tuple[str, str], _Held] = {}
+        self._result: TritonConfigs | None = None
+
+    def read(self) -> TritonConfigs:
+        """SourceError when not even the index can be had, or configurations are restricted."""
+        http, _ = self._client()
+        index = expect_ok(http.post("/v2/repository/index", b'{"ready":true}'), "repository index")
+        wanted = dict.fromkeys(ready_versions(index), 0)
+        stats = self._stats()
+        for flow in stats.flows if stats is not None else ():
+            wanted[flow.key.name, flow.key.version] = flow.resets
+        self._held = {key: held for key, held in self._held.items() if key in wanted}
+        due = self._due(wanted)
+        end = time.monotonic() + self.PATIENCE
+        for key in due[: self.MOST]:
+            self._fetch(http, key, wanted[key])
+            if time.monotonic() > end:
+                break
+        self.interval = min(1.0, self._calm) if len(self._held) < len(wanted) else self._calm
+        return self._collect()
+
+    def _due(self, wanted: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
+        now = time.monotonic()
+        new = [key for key, resets in wanted.items() if key not in self._held or self._held[key].resets != resets]
+        old = sorted((held.mono, key) for key, held in self._held.items() if held.mono < now - self.REFRESH)
+        fresh = set(new)
+        return new + [key for _, key in old if key not in fresh]
+
+    def _fetch(self, http: Http, key: tuple[str, str], resets: int) -> None:
+        name, version = key
+        answer = http.get(model_path(name, version) + "/config")
+        old = self._held.get(key)
+        if old is not None and old.body == answer.body and old.config is not None and answer.status == 200:
+            old.mono, old.resets = answer.mono, resets
+            return
+        config: ModelConfig | None = None
+        failure: str | None = None
+        try:
+            config = decode_config(expect_ok(answer, "configuration"), name, version)
+        except SourceError as error:
+            if error.kind == "permission":
+                raise
+            failure = error.message
+        self._held[key] = _Held(answer.body, config, failure, answer.mono, resets)
+
+    def _collect(self) -> TritonConfigs:
+        held = sorted(self._held.items())
+        result = TritonConfigs(
+            tuple(h.config for _, h in held if h.config is not None),
+            {name: h.failure for (name, _), h in held if h.failure is not None},
+        )
+        if self._result is not None and result == self._result:
+            return self._result
+        self._result = result
+        return result
