@@ -77,6 +77,7 @@ def _container_words(port: int) -> list[str]:
     return [
         *("run", "--detach", "--name", paths.CONTAINER, "--pull", "never", "--device", paths.CDI_DEVICE),
         *(word for ports in published for word in ("--publish", ports)),
+        *("--cgroup-parent", podman.CGROUP_PARENT),
         *("--volume", f"{paths.REPOSITORY}:/models:ro", "--shm-size", "256m"),
         *("--stop-timeout", "60", "--label", "io.gpuconsole.lab=1", paths.IMAGE),
         *("tritonserver", "--model-repository=/models", "--model-control-mode=explicit", "--load-model=*"),
@@ -201,12 +202,12 @@ def _down() -> None:
         paths.RUN.mkdir(parents=True, exist_ok=True)
         podman.configure()
         # Podman first: it also takes back the ports, the network rules and the mounts.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            podman.run("rm", "--all", "--force", "--time", "0", check=False, timeout=60)
-    for pid in [*(pid for pid, _ in processes.holding_card()), *processes.conmons()]:
+        podman.remove_containers()
+    for pid in [*(pid for pid, _ in processes.holding_card()), *processes.strays()]:
         processes.end(pid)
     _unmount_leftovers()
     _remove_network_leftovers()
+    _remove_cgroups()
     paths.CDI_SPEC.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not empty: others have specs there
         paths.CDI_SPEC.parent.rmdir()
@@ -221,22 +222,40 @@ def _unmount_leftovers() -> None:
         subprocess.run(["umount", "--lazy", point], capture_output=True, check=False)
 
 
+_IN_SUBNET = paths.SUBNET.removesuffix("0/24")
+
+
 def _remove_network_leftovers() -> None:
     """Remove bridge and packet rules that a killed Podman left; they name the lab's own subnet or chains."""
     subprocess.run(["ip", "link", "delete", paths.BRIDGE], capture_output=True, check=False)
+    namespaces = Path("/run/netns")
+    for namespace in sorted(namespaces.iterdir()) if namespaces.is_dir() else ():
+        listed = subprocess.run(
+            ["ip", "-n", namespace.name, "-4", "address"], capture_output=True, text=True, check=False
+        )
+        if _IN_SUBNET in listed.stdout:
+            subprocess.run(["ip", "netns", "delete", namespace.name], capture_output=True, check=False)
     if shutil.which("iptables") is None:
         return
     for table in ("nat", "filter"):
         listed = subprocess.run(["iptables", "-t", table, "-S"], capture_output=True, text=True, check=False)
         rules = listed.stdout.splitlines()
         chains = {rule.split()[1] for rule in rules if rule.startswith("-A NETAVARK-") and paths.SUBNET in rule}
-        chains |= {rule.split()[1] for rule in rules if "10.201.77." in rule and rule.startswith("-A NETAVARK-DN-")}
+        chains |= {rule.split()[1] for rule in rules if _IN_SUBNET in rule and rule.startswith("-A NETAVARK-DN-")}
         for rule in rules:
             words = shlex.split(rule)
-            if words[0] == "-A" and ("10.201.77." in rule or chains & set(words)):
+            if words[0] == "-A" and (_IN_SUBNET in rule or chains & set(words)):
                 subprocess.run(["iptables", "-t", table, "-D", *words[1:]], capture_output=True, check=False)
         for chain in sorted(chains - {"NETAVARK_FORWARD"}):
             subprocess.run(["iptables", "-t", table, "-X", chain], capture_output=True, check=False)
+
+
+def _remove_cgroups() -> None:
+    for top in (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").glob("*/")):
+        # A control group can be removed once it is empty of processes and of children.
+        for folder, _, _ in os.walk(f"{top}{podman.CGROUP_PARENT}", topdown=False):
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
 
 
 _LOGS_KEPT = Path("/tmp/gpuconsole-lab-logs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -14,6 +15,7 @@ CONF = paths.RUN / "containers.conf"
 STORAGE_CONF = paths.RUN / "storage.conf"
 RUNROOT = paths.RUN / "containers"
 NETWORKS = paths.RUN / "networks"
+CGROUP_PARENT = "/gpuconsole-lab"
 
 # crun refuses hybrid cgroups and runc does not. File locks, because Podman's default ones are one shared
 # memory segment for all Podmans of a user. No journald: there may be no systemd.
@@ -97,6 +99,15 @@ def start_service() -> None:
             break
         time.sleep(0.05)
     raise paths.LabError(f"The Podman service did not start: see {paths.LOGS / 'podman-service.log'}.")
+
+
+def remove_containers() -> None:
+    """Remove every container of the lab, running or not."""
+    # The first try fails where monitor and container were killed: only then does Podman learn of it.
+    for _ in range(3):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if run("rm", "--all", "--force", "--time", "0", check=False, timeout=60).returncode == 0:
+                return
 
 
 def container_state() -> str | None:

@@ -86,15 +86,22 @@ def holding_card() -> Iterator[tuple[int, list[str]]]:
             continue  # it has just ended
 
 
-def conmons() -> Iterator[int]:
-    """Yield the pids of Podman's container monitors that watch the lab's containers."""
+def strays() -> Iterator[int]:
+    """Yield the pids of what a killed `up` leaves: Podman, its monitors, and the base image's making."""
     for pid in _pids():
         try:
             command = _command_line(pid)
+            root = os.readlink(f"/proc/{pid}/root")
         except OSError:
-            continue
-        if command and Path(command[0]).name == "conmon" and any(str(paths.STORAGE) in word for word in command):
+            continue  # it has just ended
+        # debootstrap is a shell script, so its own name is the second word.
+        ours = any(Path(word).name in _PROGRAMS for word in command[:2])
+        names_lab = any(word.startswith((str(paths.STATE), str(paths.RUN))) for word in command[1:])
+        if (ours and names_lab) or root == str(paths.BASE):
             yield pid
+
+
+_PROGRAMS = frozenset(("conmon", "podman", "debootstrap", "tar", "runc"))
 
 
 def _pids() -> Iterator[int]:
