@@ -1,0 +1,344 @@
+"""The application: starts the session, folds Readings into the Store, shows a Snapshot a second, routes commands."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from rich.console import RenderableType
+from rich.text import Text
+from textual.app import App, SystemCommand
+from textual.binding import BindingsMap
+from textual.screen import Screen
+
+from console.core.history import History
+from console.core.model import Event, LogLine, ModelKey, Reading, Snapshot, Verdict
+from console.core.session import Answer, Session
+from console.core.store import Store
+from console.tui import commands, crash, terminal
+from console.tui.cost import OwnCost
+from console.tui.messages import Inbox, ItemsWaiting, LogBuffer, ReadingArrived
+from console.tui.panes.base import Pane, View
+from console.tui.panes.header import Status
+from console.tui.screens import SCREENS, entry
+from console.tui.screens.base import BoxScreen
+from console.tui.signs import Charset
+from console.tui.state import State, write_private
+from console.tui.theme import DEFAULT, Look, Themes
+from console.tui.widgets.lines import LineView
+
+JUDGE_EVERY = 5.0
+FIRST_SHOW_AFTER = 0.1
+"""Seconds from a part's first Reading to its showing: at the start nobody waits for the next full second."""
+LOST_TERMINAL = 129
+"""Exit code when the terminal went away (128 + SIGHUP)."""
+
+
+class Judge(Protocol):
+    """Who says why: `advisors.why.Why`."""
+
+    def evaluate(self, snapshot: Snapshot, history: History) -> tuple[Verdict, ...]:
+        """All verdicts now, in the order of the screen."""
+
+
+class ConsoleApp(App[None]):
+    """gpuconsole over one Session."""
+
+    ENABLE_COMMAND_PALETTE = True
+    TITLE = "gpuconsole"
+    CSS = """
+    Screen { background: $background; }
+    ToastRack { margin-bottom: 1; }
+    Toast { border: none; padding: 0 1; width: auto; max-width: 80%; }
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        themes: Themes,
+        state: State,
+        *,
+        theme: str | None = None,
+        charset: Charset = Charset.UNICODE,
+        utc: bool = False,
+        read_only: bool = False,
+        judge: Judge | None = None,
+        host: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._bindings = BindingsMap(commands.bindings(commands.EVERYWHERE))
+        self.session = session
+        self.judge = judge
+        self.utc = utc
+        self.read_only = read_only
+        self.state = state
+        self.themes = themes
+        self.store = Store()
+        self.log_lines = LogBuffer()
+        self.answers: dict[str, Answer] = {}
+        """The newest answer of each model asked in this session, by name."""
+        self.asking: str | None = None
+        """Name of the model that is being asked now."""
+        self.chosen: ModelKey | None = None
+        """The model version that details, trends, log and ask are about; None = the busiest."""
+        self.gpu = 0
+        self.host = host or socket.gethostname()
+        self.look = Look(themes.found[DEFAULT], charset)
+        self._inbox = Inbox()
+        self._cost = OwnCost()
+        self._status = Status(self.host)
+        self._held: View | None = None
+        self._judged = 0.0
+        self._soon = False
+        self.use_theme(theme or DEFAULT, keep=False)
+
+    # ------------------------------------------------------------------------------------------------ life and death
+
+    def get_default_screen(self) -> Screen[Any]:
+        return entry("overview").load()()
+
+    def on_mount(self) -> None:
+        for one in SCREENS[1:]:
+            one.load()
+        for problem in self.themes.problems[:1]:
+            self.notify(problem, severity="warning", markup=False)
+        self.set_interval(1.0, self.refresh_now)
+        self.set_interval(2.0, self._check_terminal)
+        self.call_after_refresh(self._begin)
+        self.refresh_now()
+
+    def _begin(self) -> None:
+        """Start reading, after the first paint: the operator sees the frame at once."""
+        self.session.start(self._publish, self._emit)
+
+    def _publish(self, reading: Reading[Any]) -> None:
+        self.post_message(ReadingArrived(reading))
+
+    def _emit(self, item: Any) -> None:
+        if self._inbox.put(item):
+            self.post_message(ItemsWaiting())
+
+    def _check_terminal(self) -> None:
+        if not self.is_headless and terminal.is_lost():
+            self.exit(return_code=LOST_TERMINAL)
+
+    def back(self, *, quit_on_overview: bool) -> None:
+        """One screen back; on the Overview quit (where that is wanted)."""
+        if len(self.screen_stack) > 1:
+            self.pop_screen()
+        elif quit_on_overview:
+            self.exit()
+
+    def _handle_exception(self, error: Exception) -> None:
+        self._exception = self._exception or error
+        self._exception_event.set()
+        self._fail(crash.log_exception(error, self.state.folder))
+
+    def panic(self, *renderables: RenderableType) -> None:
+        if not self.is_headless and terminal.is_lost():
+            self.exit(return_code=LOST_TERMINAL)
+            return
+        self._fail(crash.log_renderables(renderables, self.state.folder))
+
+    def _fail(self, line: str) -> None:
+        self._return_code = crash.EXIT_CODE
+        self._exit_renderables[:] = [Text(line)]
+        self._close_messages_no_wait()
+
+    # ------------------------------------------------------------------------------------------------------ messages
+
+    def on_reading_arrived(self, message: ReadingArrived) -> None:
+        first = message.reading.reads <= 1
+        self.store.apply(message.reading)
+        if first and not self._soon:
+            self._soon = True
+            self.set_timer(FIRST_SHOW_AFTER, self._show_soon)
+
+    def _show_soon(self) -> None:
+        self._soon = False
+        self.refresh_now()
+
+    def on_items_waiting(self) -> None:
+        for item in self._inbox.take():
+            if isinstance(item, LogLine):
+                self.log_lines.add(item)
+            elif isinstance(item, Event):
+                self.store.add_event(item)
+
+    @property
+    def dropped(self) -> int:
+        """Log lines and events that came faster than they could be taken in."""
+        return self._inbox.dropped
+
+    def on_line_view_cursor_moved(self, message: LineView.CursorMoved) -> None:
+        if isinstance(message.key, ModelKey) and message.view.screen is self.screen:
+            self.chosen = message.key
+
+    # ------------------------------------------------------------------------------------------------------- showing
+
+    def refresh_now(self) -> None:
+        """Fold what arrived and show it. Called once a second, and after keys that change what is shown."""
+        if not self.is_running or not self._screen_stack or not self.box.is_mounted:
+            return
+        box = self.box
+        wall, mono = time.time(), time.monotonic()
+        snapshot = self._judged_snapshot(wall, mono)
+        live = View(
+            snapshot,
+            self.store.history,
+            wall,
+            mono,
+            utc=self.utc,
+            chosen=self.chosen,
+            gpu=self.gpu,
+            simulated=self.session.simulated,
+            compact=box.compact,
+        )
+        view = live if self._held is None else self._held
+        box.show(snapshot, view, self._new_status(box, wall))
+
+    def _judged_snapshot(self, wall: float, mono: float) -> Snapshot:
+        snapshot = self.store.snapshot(wall, mono)
+        if self.judge is None or mono - self._judged < JUDGE_EVERY:
+            return snapshot
+        self._judged = mono
+        verdicts = self.judge.evaluate(snapshot, self.store.history)
+        if verdicts == snapshot.verdicts:
+            return snapshot
+        self.store.set_verdicts(verdicts)
+        return self.store.snapshot(wall, mono)
+
+    def _new_status(self, box: BoxScreen, wall: float) -> Status:
+        return Status(
+            self.host,
+            self._cost.cpu_pct(),
+            self._cost.memory(),
+            paused_wall=None if self._held is None else self._held.wall,
+            read_only=self.read_only,
+            wall=wall,
+            details=box.has_tabs,
+        )
+
+    def toggle_hold(self) -> None:
+        """`p`: hold what is on the screen; measuring goes on."""
+        pane = next(iter(self.box.panes.values()), None)
+        self._held = pane.view if self._held is None and pane is not None else None
+        self.refresh_now()
+
+    # ------------------------------------------------------------------------------------------------------ commands
+
+    @property
+    def box(self) -> BoxScreen:
+        """The screen that is shown, as far as it is one of ours (the palette may lie over it)."""
+        return next(one for one in reversed(self.screen_stack) if isinstance(one, BoxScreen))
+
+    @property
+    def box_below(self) -> BoxScreen | None:
+        """The screen under the one that is shown."""
+        boxes = [one for one in self.screen_stack if isinstance(one, BoxScreen)]
+        return boxes[-2] if len(boxes) > 1 else None
+
+    @property
+    def pane(self) -> Pane | None:
+        """The pane that has the keys."""
+        return self.box.focused_pane
+
+    def action_command(self, name: str) -> None:
+        """Run a command, or say why it does not work here."""
+        command = commands.COMMANDS[name]()
+        why = command.why_off(self)
+        if why is not None:
+            self.tell(why)
+            return
+        command.run(self)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        for command in (*commands.in_scope(commands.EVERYWHERE), *commands.in_scope(self.box.NAME)):
+            keys = " ".join(commands.shown(key) for key in command.KEYS)
+            run = partial(self.action_command, command.ID)
+            yield SystemCommand(f"{command.LABEL} ({command.ID})", f"{command.help()} {keys}", run)
+        for one in SCREENS:
+            yield SystemCommand(f"goto {one.title}", "Go to this screen.", partial(self.go, one.name))
+        for name in sorted(self.themes.found):
+            yield SystemCommand(f"theme {name}", "Kept for the next session.", partial(self.use_theme, name))
+        yield SystemCommand("mouse", "Mouse on, off (off: the terminal selects text).", self.toggle_mouse)
+
+    def go(self, name: str) -> None:
+        """Show a screen. One with a digit stands directly over the Overview; others stand over the present one."""
+        if name == self.box.NAME:
+            return
+        digit = entry(name).digit
+        while len(self.screen_stack) > 1 and (digit or name == self.box.NAME):
+            self.pop_screen()
+        if name != self.box.NAME:
+            if not self.is_screen_installed(name):
+                self.install_screen(entry(name).load()(), name)
+            self.push_screen(name)
+        self._held = None
+
+    def go_digit(self, digit: str) -> None:
+        """Show the screen of this digit; nothing where there is none."""
+        for one in SCREENS:
+            if one.digit == digit:
+                self.go(one.name)
+
+    def tell(self, text: str) -> None:
+        """One short notice; literal text."""
+        self.notify(text, timeout=3, markup=False)
+
+    def tell_if_not(self, done: bool, why: str) -> None:
+        """After a pane's answer: show anew what changed, or say why nothing did."""
+        if not done:
+            self.tell(why)
+        elif self.pane is not None:
+            self.pane.again()
+
+    @property
+    def gpu_count(self) -> int:
+        """Cards that NVML told of."""
+        box = self.store.snapshot(time.time(), time.monotonic()).gpu.value
+        return len(box.gpus) if box else 0
+
+    def choose_gpu(self, steps: int) -> None:
+        """`,` and `.`: another card in focus."""
+        self.gpu = (self.gpu + steps) % max(1, self.gpu_count)
+        self.refresh_now()
+
+    def copy(self, text: str) -> None:
+        """`y`: to the terminal's clipboard (OSC 52; works over SSH where the terminal allows it)."""
+        if text:
+            self.copy_to_clipboard(text)
+        self.tell(f"copied {len(text)} characters" if text else "nothing to copy here")
+
+    def write_screen(self) -> None:
+        """`ctrl+s`: the screen as text and as SVG, in the state directory."""
+        stem = self.state.folder / "screens" / f"{self.box.NAME}-{time.strftime('%Y%m%d-%H%M%S')}"
+        text = "\n".join(strip.text.rstrip() for strip in self.screen._compositor.render_strips())
+        try:
+            write_private(stem.with_suffix(".txt"), text + "\n")
+            write_private(stem.with_suffix(".svg"), self.export_screenshot(title="gpuconsole"))
+        except OSError as error:
+            self.tell(f"the screen could not be written to {stem.parent}: {error.strerror}")
+            return
+        self.tell(f"written to {stem}.txt and .svg")
+
+    def toggle_mouse(self) -> None:
+        """Mouse reports on or off; off at the start, because then the terminal itself selects text."""
+        self.tell(f"mouse {'on' if terminal.toggle_mouse(self._driver) else 'off'}")
+
+    def use_theme(self, name: str, *, keep: bool = True) -> None:
+        """Change how the console looks; an unknown name is one notice and changes nothing."""
+        found = self.themes.found.get(name)
+        if found is None:
+            self.tell(f"there is no theme {name!r}; there are: {', '.join(sorted(self.themes.found))}")
+            return
+        self.look = Look(found, self.look.charset)
+        if found.textual.name not in self.available_themes:
+            self.register_theme(found.textual)
+        self.theme = found.textual.name
+        if keep:
+            self.state.keep("theme", name)
+            self.refresh(layout=True)

@@ -1,0 +1,43 @@
+"""What happens when the console itself fails: the trace goes to a private file, the operator gets one plain line.
+
+Textual prints a trace with local variables, which can hold tokens and passwords; ours has none.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+import traceback
+from pathlib import Path
+
+from rich.console import Console, RenderableType
+
+from console.tui.state import write_private
+
+EXIT_CODE = 70
+"""EX_SOFTWARE of sysexits.h."""
+
+
+def log_exception(error: BaseException, folder: Path) -> str:
+    """Write the trace (no locals) to a file in `folder`; the one line to print."""
+    trace = "".join(traceback.format_exception(error))
+    return _logged(trace, f"{type(error).__name__}", folder)
+
+
+def log_renderables(renderables: tuple[RenderableType, ...], folder: Path) -> str:
+    """As `log_exception`, for what Textual's input thread hands over: a ready rich object."""
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    for renderable in renderables:
+        console.print(renderable)
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return _logged(file.getvalue(), "fault in the input thread", folder)
+
+
+def _logged(trace: str, kind: str, folder: Path) -> str:
+    path = folder / f"crash-{time.strftime('%Y%m%d-%H%M%S')}.log"
+    try:
+        write_private(path, trace)
+    except OSError as error:
+        return f"gpuconsole failed ({kind}) and could not write its log to {path}: {error.strerror}"
+    return f"gpuconsole failed ({kind}); this is a fault of gpuconsole, its log is {path}"

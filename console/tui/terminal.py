@@ -1,0 +1,165 @@
+"""The terminal: what it can show, that it is still there, and that odd bytes from it do no harm.
+
+`prepare()` must run before textual is imported anywhere (it reads its environment at import).
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING
+
+from console.tui.signs import Charset
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+
+_ENVIRONMENT = {
+    "TEXTUAL_ANIMATIONS": "none",
+    "TEXTUAL_FPS": "15",
+    "TEXTUAL_SMOOTH_SCROLL": "0",
+}
+
+
+def prepare(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Set what textual reads when it is imported: no animations, few frames. What the operator set stays."""
+    for name, value in _ENVIRONMENT.items():
+        environ.setdefault(name, value)
+
+
+def capable(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Why the full-screen console cannot run here, as one plain sentence; None when it can."""
+    if not (sys.stdin is not None and sys.stdin.isatty()):
+        return "standard input is not a terminal"
+    if not (sys.stderr is not None and sys.stderr.isatty()):
+        return "standard error is not a terminal (the console draws there)"
+    if environ.get("TERM", "") in ("", "dumb"):
+        return "TERM is dumb, so this terminal cannot be drawn on"
+    return None
+
+
+def speaks_utf8(environ: Mapping[str, str] = os.environ) -> bool:
+    """What the locale says, not Python's own encoding (which is UTF-8 always): LC_ALL, then LC_CTYPE, then LANG."""
+    for name in ("LC_ALL", "LC_CTYPE", "LANG"):
+        value = environ.get(name, "")
+        if value:
+            return "utf8" in value.casefold().replace("-", "")
+    return False
+
+
+def charset(*, ascii_wanted: bool, environ: Mapping[str, str] = os.environ) -> Charset:
+    """Which characters to use. Asks the terminal (for at most 0.2 s) how wide its ambiguous characters are."""
+    if ascii_wanted or not speaks_utf8(environ):
+        return Charset.ASCII
+    if environ.get("TERM", "") == "linux":
+        return Charset.CONSOLE
+    return Charset.NARROW if ambiguous_width() == 2 else Charset.UNICODE
+
+
+_POSITION = re.compile(rb"\x1b\[(\d+);(\d+)R")
+PROBE_TIMEOUT = 0.2
+
+
+def ambiguous_width() -> int | None:
+    """Cells that `●` takes in this terminal: written, measured by the cursor's position (CSI 6n), wiped out again.
+
+    None when the terminal does not answer in time or there is none.
+    """
+    try:
+        fd_in, fd_out = sys.__stdin__.fileno(), sys.__stderr__.fileno()  # type: ignore[union-attr]
+        before = termios.tcgetattr(fd_in)
+    except (AttributeError, ValueError, OSError, termios.error):
+        return None
+    try:
+        tty.setcbreak(fd_in, termios.TCSANOW)
+        os.write(fd_out, "\r●\x1b[6n".encode())
+        answer = _read_until(fd_in, _POSITION, PROBE_TIMEOUT)
+        os.write(fd_out, b"\r\x1b[K")
+    except OSError:
+        return None
+    finally:
+        termios.tcsetattr(fd_in, termios.TCSANOW, before)
+    return int(answer.group(2)) - 1 if answer else None
+
+
+def _read_until(fd: int, pattern: re.Pattern[bytes], timeout: float) -> re.Match[bytes] | None:
+    seen = b""
+    deadline = time.monotonic() + timeout
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([fd], [], [], left)[0]:
+            break
+        chunk = os.read(fd, 64)
+        if not chunk:
+            break
+        seen += chunk
+        if match := pattern.search(seen):
+            return match
+    return None
+
+
+def is_lost() -> bool:
+    """True when the terminal is gone. With SIGHUP ignored nobody tells us, and Textual would spin at a full core."""
+    try:
+        fd = sys.__stdin__.fileno()  # type: ignore[union-attr]
+        if not os.isatty(fd):
+            return True
+        os.tcgetpgrp(fd)
+    except (AttributeError, ValueError, OSError):
+        return True
+    return False
+
+
+_X10_REPORT = re.compile(rb"\x1b\[M...", re.DOTALL)
+_X10_PART = re.compile(rb"\x1b(\[(M.{0,2})?)?\Z", re.DOTALL)
+
+
+class InputDecoder:
+    """Bytes from the terminal -> text, in place of the strict UTF-8 decoder of Textual 8.2.8.
+
+    A legacy X10 mouse report (`ESC [ M` and three raw bytes, as tmux sends after a re-attach) is not UTF-8 and kills
+    Textual with UnicodeDecodeError; decoded loosely its bytes would be taken for keys. It is taken out instead.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._kept = b""
+
+    def decode(self, data: bytes, final: bool = False) -> str:
+        """The text in `data`; the start of a mouse report waits for its rest."""
+        if not data:
+            time.sleep(0.05)
+        data = _X10_REPORT.sub(b"", self._kept + data)
+        self._kept = b""
+        part = _X10_PART.search(data)
+        if part is not None and len(part.group()) > 3 and not final:
+            data, self._kept = data[: part.start()], part.group()
+        return self._decoder.decode(data, final)
+
+
+def harden_input() -> None:
+    """Make Textual's input thread use InputDecoder (it looks the decoder up by this name when it starts)."""
+    from textual.drivers import linux_driver
+
+    vars(linux_driver)["getincrementaldecoder"] = lambda name: InputDecoder
+
+
+def toggle_mouse(driver: Driver | None) -> bool:
+    """Turn mouse reports on or off; True when they are on now. Off, the terminal itself selects text."""
+    from textual.drivers.linux_driver import LinuxDriver
+
+    if not isinstance(driver, LinuxDriver):
+        return False
+    if driver._mouse:
+        driver._disable_mouse_support()
+        driver._mouse = False
+        return False
+    driver._mouse = True
+    driver._enable_mouse_support()
+    return True
