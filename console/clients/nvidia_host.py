@@ -54,10 +54,7 @@ def library_version(root: str = "/") -> str | None:
     """Version of the libnvidia-ml that is on disk, from its file name; None when none or several are found."""
     found: set[str] = set()
     for folder in _LIBRARY_DIRS:
-        try:
-            names = [path.name for path in (Path(root) / folder).glob("libnvidia-ml.so.*")]
-        except OSError:
-            continue
+        names = (path.name for path in (Path(root) / folder).glob("libnvidia-ml.so.*"))
         found |= {match.group(1) for name in names if (match := _LIBRARY.match(name))}
     return found.pop() if len(found) == 1 else None
 

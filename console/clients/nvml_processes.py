@@ -129,12 +129,11 @@ class Processes:
             if samples.code not in (NOT_FOUND, _SUCCESS):
                 return samples
             samples = ()
-        for sample in sorted(samples, key=lambda sample: int(sample.timeStamp)):
+        # The newest sample of a process counts, the larger one of two at the same time.
+        for sample in sorted(samples, key=lambda sample: (int(sample.timeStamp), int(sample.smUtil))):
             share = int(sample.smUtil)
             # Drivers have been seen to give figures over 100: those are no shares.
-            self._shares[int(sample.pid)] = (int(sample.timeStamp), float(share) if share <= 100 else None)
+            self._shares[int(sample.pid)] = (now_us, float(share) if share <= 100 else None)
             self._since_us = max(self._since_us or 0, int(sample.timeStamp))
-        newest = max((stamp for stamp, _ in self._shares.values()), default=now_us)
-        horizon = max(newest, now_us) - SAMPLE_HOLDS_US
-        self._shares = {pid: entry for pid, entry in self._shares.items() if entry[0] >= horizon}
+        self._shares = {pid: held for pid, held in self._shares.items() if now_us - held[0] <= SAMPLE_HOLDS_US}
         return {pid: share for pid, (_, share) in self._shares.items()}

@@ -52,28 +52,23 @@ class GpuSource:
         self._nvml = Nvml(api, root)
         self._proc = ProcReader(root)
         self._cards: list[Card] = []
-        self._unopened: list[GpuState] = []
+        self._unopened: set[int] = set()
+        self._unopened_since: dict[int, float] = {}
         self._seen: dict[str, GpuState] = {}
         self._box = GpuBox()
         self._pause = FIRST_REOPEN
         self._reopen_at: float | None = None
 
-    @property
-    def calls(self) -> int:
-        """NVML calls so far: what a read costs."""
-        return self._nvml.calls
-
     def open(self) -> None:
         """Begin an NVML session and find the cards. Raises SourceError: no card, no driver, mismatch, no right."""
         self._nvml.open()
-        driver = self._version("nvmlSystemGetDriverVersion")
         self._box = GpuBox(
-            driver=driver,
+            driver=self._version("nvmlSystemGetDriverVersion"),
             cuda=self._cuda(),
             nvml=self._version("nvmlSystemGetNVMLVersion"),
             pci_devices=nvidia_host.pci_devices(self._root),
         )
-        self._find_cards(driver)
+        self._find_cards()
 
     def read(self) -> GpuBox:
         """All cards now. Raises SourceError when the session has ended."""
@@ -82,9 +77,10 @@ class GpuSource:
             self._reopen_at = None
             self.close()
             self.open()
+        unopened = [state for index in list(self._unopened) if (state := self._try_again(index)) is not None]
         live = [card.read(now) for card in self._cards]
         self._proc.keep_only(pid for card in self._cards for pid in card.pids)
-        gpus = [*live, *self._unopened]
+        gpus = [*live, *unopened]
         self._seen.update({gpu.uuid: gpu for gpu in live if gpu.uuid is not None})
         gpus += self._no_longer_listed(gpus)
         self._plan_reopen(now, any(gpu.lost is not None for gpu in gpus))
@@ -94,31 +90,35 @@ class GpuSource:
         """End the session."""
         self._nvml.close()
         self._cards = []
-        self._unopened = []
+        self._unopened = set()
 
-    def _find_cards(self, driver: str | None) -> None:
+    def _find_cards(self) -> None:
         count = self._nvml.count()
         if count == 0 and not self._seen:
             raise self._nvml.no_card()
         self._cards = []
-        self._unopened = []
-        for index in range(count):
-            target = self._nvml.device(index)
-            if isinstance(target, Target):
-                self._cards.append(
-                    Card(
-                        self._nvml,
-                        target,
-                        index,
-                        driver=driver,
-                        proc=self._proc,
-                        pcie_counters=self._pcie_counters,
-                        wall=self._wall,
-                        known=self._known(index),
-                    )
-                )
-            else:
-                self._unopened.append(self._unopened_card(index, target))
+        self._unopened = set(range(count))
+
+    def _try_again(self, index: int) -> GpuState | None:
+        """Open a card that is listed and not open; None when that goes well, else what is known about it."""
+        target = self._nvml.device(index)
+        if not isinstance(target, Target):
+            return self._unopened_card(index, target)
+        self._unopened.discard(index)
+        self._unopened_since.pop(index, None)
+        self._cards.append(
+            Card(
+                self._nvml,
+                target,
+                index,
+                driver=self._box.driver,
+                proc=self._proc,
+                pcie_counters=self._pcie_counters,
+                wall=self._wall,
+                known=self._known(index),
+            )
+        )
+        return None
 
     def _known(self, index: int) -> GpuState | None:
         return next((gpu for gpu in self._seen.values() if gpu.index == index), None)
@@ -126,7 +126,7 @@ class GpuSource:
     def _unopened_card(self, index: int, failure: Failure) -> GpuState:
         """A card whose handle cannot be had, with what was known about the one that had its index."""
         known = self._known(index) or GpuState(index)
-        since = known.lost_wall if known.lost is not None else self._wall()
+        since = known.lost_wall if known.lost is not None else self._unopened_since.setdefault(index, self._wall())
         return structs.replace(known, lost=failure, lost_wall=since)
 
     def _no_longer_listed(self, gpus: list[GpuState]) -> list[GpuState]:

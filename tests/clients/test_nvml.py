@@ -45,7 +45,8 @@ def card_of(fake: FakeNvml, root: Path, index: int = 0, **options: Any) -> Card:
     target = nvml.device(index)
     assert isinstance(target, Target)
     options.setdefault("driver", "550.90.07")
-    return Card(nvml, target, index, proc=ProcReader(str(root)), wall=lambda: WALL, **options)
+    options.setdefault("wall", lambda: WALL)
+    return Card(nvml, target, index, proc=ProcReader(str(root)), **options)
 
 
 def read(fake: FakeNvml, root: Path, **options: Any) -> GpuState:
@@ -756,10 +757,11 @@ class TestProcesses:
             "nvmlDeviceGetComputeRunningProcesses": [process(7, MIB), process(8, MIB)],
             "nvmlDeviceGetProcessUtilization": utilisation,
         }
-        card = card_of(fake, tmp_path)
+        moments = [WALL, WALL, WALL, WALL, WALL + 4.0, WALL + 8.0]
+        card = card_of(fake, tmp_path, wall=lambda: moments.pop(0))
 
         def shares(*answer: Any) -> list[float | None]:
-            answers.append(list(answer) if not (answer and isinstance(answer[0], Refusal)) else answer[0])
+            answers.append(list(answer) if not isinstance(answer[0], Refusal) else answer[0])
             return [entry.sm_pct for entry in card.read(0.0).processes or ()]
 
         assert shares(sample(7, 62, now_us - 500_000)) == [62.0, 0.0]
@@ -768,6 +770,7 @@ class TestProcesses:
         assert shares(Refusal(0)) == [62.0, 0.0]
         assert shares(sample(8, 250, now_us - 100_000)) == [62.0, None]
         assert shares(sample(8, 30, now_us + 4_000_000)) == [0.0, 30.0]
+        assert shares(Refusal(6)) == [0.0, 0.0]
         assert asked[0] == now_us - 2_000_000
         assert asked[1:4] == [now_us - 500_000] * 3
 

@@ -27,7 +27,8 @@ class Clock:
 
 
 def source_of(fake: FakeNvml, root: Path | str, clock: Clock | None = None) -> GpuSource:
-    source = GpuSource(fake, str(root), clock=clock or Clock(), wall=lambda: WALL)
+    clock = clock or Clock()
+    source = GpuSource(fake, str(root), clock=clock, wall=lambda: WALL + clock())
     source.open()
     return source
 
@@ -121,7 +122,7 @@ class TestLostCards:
         assert opened_at == [5, 15, 35, 75, 135, 195]
         assert (FIRST_REOPEN, LAST_REOPEN) == (5.0, 60.0)
         fake.fail(0, card=1)
-        clock.now = 255.0
+        # A handle is asked for again at each read, without opening NVML anew.
         assert source.read().gpus[1].lost is None
         clock.now = 500.0
         before = fake.calls["nvmlInit"]
@@ -136,8 +137,11 @@ class TestLostCards:
         first, second = source.read().gpus
         assert first.lost is not None
         assert (first.index, first.name, second.lost) == (0, None, None)
-        fake.fail(0, "nvmlDeviceGetHandleByIndex", card=0)
         clock.now = 6.0
+        again = source.read().gpus[0]
+        assert (again.lost_wall, first.lost_wall) == (WALL, WALL)
+        fake.fail(0, "nvmlDeviceGetHandleByIndex", card=0)
+        clock.now = 7.0
         assert source.read().gpus[0].lost is None
 
     def test_a_handle_that_cannot_be_had_any_more_keeps_what_was_known(self, tmp_path: Path) -> None:
