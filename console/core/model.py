@@ -509,6 +509,23 @@ class TritonConfigs(Struct, frozen=True):
     """Model name -> why its configuration could not be had."""
 
 
+class Asked(Struct, frozen=True):
+    """One request that the console made of a model, and what came of it."""
+
+    name: str
+    version: str | None
+    wall: float
+    ok: bool | None
+    """True: 200 and each output has its data. False: an error, no answer, or an output without data. None: not sent."""
+    summary: str
+    """The first values of each output, or the error in Triton's words, or why nothing was sent."""
+    sent: str = ""
+    """Such as `FEATURES FP32 [1, 4] zeros`."""
+    status: int | None = None
+    ms: float | None = None
+    """From the request to the end of its answer, connection included."""
+
+
 class DiskVersion(Struct, frozen=True):
     """A numeric version folder on disk."""
 
@@ -883,6 +900,8 @@ class Verdict(Struct, frozen=True):
     """Verdicts folded under this one, as sentences."""
     subject: str = ""
     """model, gpu, container, server, box: where enter leads."""
+    not_so: tuple[str, ...] = ()
+    """What was looked at for this model before this verdict matched, in two or three words each."""
 
 
 class Snapshot(Struct, frozen=True):
