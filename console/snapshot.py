@@ -32,8 +32,8 @@ from console.core.text import one_line
 SCHEMA = 1
 DEADLINE = 2.3
 """Seconds after which what is there is printed: a snapshot is asked for by scripts and by people in a hurry."""
-SETTLE = 1.15
-"""Seconds in which statistics come twice, so that there are rates."""
+TWICE = 2
+"""Reads of statistics after which there are rates."""
 SIGNS = {"fail": "✗", "warn": "▲", "unknown": "?", "ok": "●", "note": "●", "none": "–"}
 ASCII_SIGNS = {"fail": "x", "warn": "!", "unknown": "?", "ok": "*", "note": "*", "none": "-"}
 
@@ -55,7 +55,7 @@ def take(session: Session, judge: Judge | None = None) -> Snapshot:
     try:
         tried: dict[str, Reading[Any]] = {}
         while (left := DEADLINE - (time.monotonic() - began)) > 0:
-            if wanted <= tried.keys() and (time.monotonic() - began > SETTLE or not _rates_will_come(tried)):
+            if wanted <= tried.keys() and _has_rates(tried):
                 break
             try:
                 item = arrivals.get(timeout=min(left, 0.1))
@@ -75,9 +75,10 @@ def take(session: Session, judge: Judge | None = None) -> Snapshot:
     return snapshot
 
 
-def _rates_will_come(tried: dict[str, Reading[Any]]) -> bool:
+def _has_rates(tried: dict[str, Reading[Any]]) -> bool:
+    """True once statistics came twice, and where they do not come at all."""
     stats = tried.get("triton.stats")
-    return stats is not None and stats.error is None
+    return stats is None or stats.error is not None or stats.reads >= TWICE
 
 
 def as_json(snapshot: Snapshot, simulated: str | None) -> bytes:

@@ -23,10 +23,13 @@ MAX_BACKOFF = 5.0
 class Source(Protocol):
     """Something that can be read. Its client is opened, used and closed by one thread only."""
 
-    name: str
-    """The part of the Snapshot that it fills."""
-    interval: float
-    """Seconds between the end of a read and the start of the next."""
+    @property
+    def name(self) -> str:
+        """The part of the Snapshot that it fills."""
+
+    @property
+    def interval(self) -> float:
+        """Seconds between the end of a read and the start of the next."""
 
     def open(self) -> None:
         """Make the client; raise SourceError when that fails. Called again after each failed read."""
@@ -41,7 +44,9 @@ class Source(Protocol):
 class Stream(Protocol):
     """Something that tells by itself: a log to follow, events."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What it is called in the console's own log."""
 
     def run(self, emit: Callable[[Any], None], stop: threading.Event) -> None:
         """Emit items until `stop` is set or the peer ends; return or raise SourceError to be started again."""

@@ -1,0 +1,271 @@
+"""The composition root: settings -> sources, streams, session -> the console or a headless command."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from console.clients.triton import TritonAddress
+from console.config import Settings
+from console.core.model import ContainerState, PodmanState, SourceError
+from console.core.poller import Source
+from console.core.session import Session
+from console.core.triton_command import http_ports
+from console.sources.container import ContainerSettings, ContainerSource
+from console.sources.gpu import GpuSource
+from console.sources.host import HostSource
+from console.sources.kernel_log import KernelLogSource
+from console.sources.repository import Place, RepositorySource, places
+from console.sources.triton import ConfigSource, IndexSource, MetricsSource, ServerSource, StatsSource
+
+DEFAULT_PORTS = (8000, 8001, 8002)
+FIRST_LOOK = 1.0
+"""Seconds for which Triton's sources wait for the first word on the container, which tells the ports."""
+
+
+class Kept:
+    """Wraps a source and keeps its newest good value for others to look at (any thread)."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.name = source.name
+        self.value: Any = None
+        self.tried = threading.Event()
+        """Set after the first read, good or bad."""
+
+    @property
+    def interval(self) -> float:
+        """Of the source inside (some change it: more often while something is wrong)."""
+        return self._source.interval
+
+    def open(self) -> None:
+        """Open the source inside."""
+        try:
+            self._source.open()
+        except SourceError:
+            self.tried.set()
+            raise
+
+    def read(self) -> Any:
+        """Read the source inside and keep the value."""
+        try:
+            self.value = self._source.read()
+        finally:
+            self.tried.set()
+        return self.value
+
+    def close(self) -> None:
+        """Close the source inside."""
+        self._source.close()
+
+
+class Channel:
+    """A stream of items that sources tell by the way (new kernel faults); `put` is safe from any thread."""
+
+    name = "told"
+
+    def __init__(self) -> None:
+        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def put(self, item: Any) -> None:
+        """Hand an item on."""
+        self._items.put(item)
+
+    def run(self, emit: Callable[[Any], None], stop: threading.Event) -> None:
+        """Emit until stopped."""
+        while not stop.is_set():
+            with contextlib.suppress(queue.Empty):
+                emit(self._items.get(timeout=0.5))
+
+
+class Locator:
+    """Where Triton answers and where its models lie: what the operator said, else what the container tells."""
+
+    def __init__(self, settings: Settings, container: Kept) -> None:
+        self._triton = settings.triton
+        self._repository = settings.repository.path
+        self._container = container
+
+    def _state(self) -> ContainerState | None:
+        self._container.tried.wait(FIRST_LOOK)
+        value: PodmanState | None = self._container.value
+        return value.container if value else None
+
+    def address(self) -> TritonAddress:
+        """For one connection; asked again at each (re)connection, since a container made anew may have other ports."""
+        told = self._triton
+        found = None
+        if not (told.host and told.http_port and told.metrics_port):
+            state = self._state()
+            found = http_ports(state) if state is not None and state.state == "running" else None
+        elsewhere = bool(told.host) and found is not None and told.host not in (found.host, "localhost")
+        if elsewhere:
+            found = None
+        http, grpc, metrics = DEFAULT_PORTS
+        return TritonAddress(
+            host=told.host or (found.host if found else "127.0.0.1"),
+            http_port=told.http_port or (found.http if found and found.http else http),
+            grpc_port=told.grpc_port or (found.grpc if found else grpc),
+            metrics_port=(told.metrics_port or (found.metrics if found else metrics)) if told.metrics else None,
+            https=told.https,
+            ca_file=told.ca_file,
+            insecure=told.insecure,
+            headers=told.headers,
+        )
+
+    def places(self) -> Sequence[Place]:
+        """The model repositories on this host; SourceError with the reason when there is none to see."""
+        if self._repository:
+            return (Place(self._repository),)
+        state = self._state()
+        if state is None:
+            hint = "name the folder: --repository DIR, or [repository] path in the settings"
+            raise SourceError("unavailable", "no Triton container tells where the models lie", hint)
+        return places(state.command, state.mounts)
+
+
+def build(settings: Settings, *, nvml: Any = None, simulated: str | None = None) -> Session:
+    """All sources and streams of one box; nothing is read before the session starts."""
+    told = settings.podman
+    port = settings.triton.http_port
+    finder = ContainerSource(
+        ContainerSettings(
+            socket=told.socket or None,
+            container=told.container or None,
+            port=port or DEFAULT_PORTS[0],
+            port_told=bool(port),
+        )
+    )
+    container = Kept(finder)
+    locator = Locator(settings, container)
+    interval = settings.triton.interval
+    stats = Kept(StatsSource(locator.address, interval))
+    configs = Kept(ConfigSource(locator.address, lambda: stats.value))
+    channel = Channel()
+    gpu = GpuSource(api=nvml, pcie_counters=settings.gpu.pcie_counters)
+    gpu.interval = settings.gpu.interval
+    sources: list[Source] = [
+        container,
+        gpu,
+        ServerSource(locator.address, interval),
+        IndexSource(locator.address, interval),
+        stats,
+        MetricsSource(locator.address, interval),
+        configs,
+        RepositorySource(locator.places, lambda: configs.value),
+        HostSource(lambda: _pid(container)),
+        KernelLogSource(channel.put),
+    ]
+    return Session(sources, [channel], simulated=simulated)
+
+
+def _pid(container: Kept) -> int | None:
+    value: PodmanState | None = container.value
+    state = value.container if value else None
+    return state.pid if state is not None and state.state == "running" else None
+
+
+@contextlib.contextmanager
+def session(settings: Settings, *, demo: str | None = None, seed: int | None = None) -> Iterator[Session]:
+    """The session of this box, or of the simulated one, whose process ends with the `with`."""
+    if demo is None:
+        yield build(settings)
+        return
+    from console.simulator import launch
+    from console.simulator.nvml import SimulatedNvml
+
+    with launch.start(demo, seed or 0) as box:
+        yield build(_simulated(settings, box.addresses), nvml=SimulatedNvml(Path(box.addresses.nvml)), simulated=demo)
+
+
+def _simulated(settings: Settings, addresses: Any) -> Settings:
+    """The operator's looks, the simulated box's addresses."""
+    from msgspec.structs import replace
+
+    host, port = addresses.http.rsplit(":", 1)
+    triton = replace(
+        type(settings.triton)(), host=host, http_port=int(port), metrics_port=int(addresses.metrics.rsplit(":", 1)[1])
+    )
+    podman = replace(settings.podman, socket=addresses.podman, container="")
+    repository = replace(settings.repository, path="")
+    return replace(settings, triton=triton, podman=podman, repository=repository)
+
+
+def judge(*, once: bool = False) -> Any:
+    """Who says why; `once` judges a single moment, without waiting for a second opinion five seconds later."""
+    from console.advisors.why import Why
+
+    return Why(hold=not once)
+
+
+def no_terminal(environ: Mapping[str, str]) -> str | None:
+    """Why the console cannot open here (no terminal, TERM=dumb), as one sentence; None when it can."""
+    from console.tui import terminal
+
+    return terminal.capable(environ)
+
+
+def utf8_locale(environ: Mapping[str, str]) -> bool:
+    """True when the locale is UTF-8 (LC_ALL, LC_CTYPE, LANG in that order)."""
+    from console.tui import terminal
+
+    return terminal.speaks_utf8(environ)
+
+
+def nothing_here(settings: Settings) -> bool:
+    """True only where there is nothing at all: no NVIDIA device on the bus, no Podman socket (so no container and no
+    image), no Triton on its port."""
+    from console.clients import nvidia_host
+    from console.clients.podman import candidates, connect_error
+
+    if nvidia_host.pci_devices("/"):
+        return False
+    found, _ = candidates(settings.podman.socket or None)
+    if any(connect_error(candidate) is None for candidate in found):
+        return False
+    return not _answers(settings)
+
+
+def _answers(settings: Settings) -> bool:
+    import socket
+
+    port = settings.triton.http_port or DEFAULT_PORTS[0]
+    try:
+        with socket.create_connection((settings.triton.host or "127.0.0.1", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def open_console(settings: Settings, *, demo: str | None = None, seed: int | None = None) -> int:
+    """Open the console; returns the exit code."""
+    from console.tui import terminal
+
+    terminal.prepare()
+    from console.tui import theme
+    from console.tui.app import ConsoleApp
+    from console.tui.state import State, state_dir, themes_dir
+
+    state = State(state_dir())
+    themes = theme.load(theme.folders(themes_dir()))
+    charset = terminal.charset(ascii_wanted=settings.ui.ascii)
+    with session(settings, demo=demo, seed=seed) as one:
+        app = ConsoleApp(
+            one,
+            themes,
+            state,
+            theme=settings.ui.theme or None,
+            charset=charset,
+            utc=settings.ui.utc,
+            read_only=settings.safety.read_only,
+            judge=judge(),
+        )
+        app.run(mouse=settings.ui.mouse)
+        one.stop(0.5)
+    sys.stdout.flush()
+    return int(app.return_code or 0)
