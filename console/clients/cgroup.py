@@ -8,11 +8,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from console.clients.proc import container_id_of
 from console.core.model import SourceError
 
 _UNLIMITED = 2**60
 """v1 writes "no limit" as the largest page-aligned number."""
-_CONTAINER = re.compile(r"libpod-(?:[a-z]+-)?([0-9a-f]{64})|/(?:docker|crio)[-/]([0-9a-f]{64})")
 _UNIT = re.compile(r"/([^/]+\.service)(?=/|$)")
 
 
@@ -129,10 +129,9 @@ def _container_part(path: str) -> str:
     return "/".join(parts)
 
 
-def container_id(cgroup_text: str) -> str | None:
-    """64 hex digits of the container that /proc/PID/cgroup names; None when the process is in none."""
-    match = _CONTAINER.search(cgroup_text)
-    return next((group for group in match.groups() if group), None) if match else None
+def container_of(pid: int, root: Path = Path("/")) -> str | None:
+    """Identity of the container that a process is in; None when it is in none, or is gone."""
+    return container_id_of(_text(root / f"proc/{pid}/cgroup") or "")
 
 
 def owning_unit(pid: int, root: Path = Path("/")) -> str | None:

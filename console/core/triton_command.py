@@ -1,8 +1,7 @@
-"""What Triton's command line tells about a server: flags, model repository, ports, and its Python stubs (pure)."""
+"""What Triton's command line tells about a server: flags, model repository and ports (pure)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -16,8 +15,6 @@ DEFAULT_HTTP_PORT = 8000
 DEFAULT_GRPC_PORT = 8001
 DEFAULT_METRICS_PORT = 8002
 
-_STUB = re.compile(r"triton_python_backend_stub")
-_STUB_PATH = re.compile(r"/(?P<model>[^/\s]+)/(?P<version>\d+)/[^/\s]+\.py\b")
 _TRUE = frozenset({"1", "true", "on", "yes"})
 
 
@@ -145,17 +142,6 @@ def _port(argv: Sequence[str], default: int, flag: str, off: str) -> int | None:
 def _reachable(address: str) -> str:
     """An address to connect to, for one that a server listens on."""
     return "127.0.0.1" if address in ("", "0.0.0.0", "::", "localhost") else address
-
-
-def stub_model(command: str) -> tuple[str, str] | None:
-    """(model, version) of a Python back-end stub's command line; None for any other process.
-
-    Seen on 2.51.0: `.../triton_python_backend_stub /models/rank/1/model.py triton_python_backend_shm_region_...`,
-    behind `bash -c "export ...; exec ..."` where the model has an environment of its own.
-    """
-    stub = _STUB.search(command)
-    path = _STUB_PATH.search(command, stub.end()) if stub else None
-    return (path["model"], path["version"]) if path else None
 
 
 ENV_VERSIONS: tuple[str, ...] = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from console.clients import cgroup, libpod, podman_stream, units
+from console.clients import cgroup, host, libpod, podman_stream, units
 from console.clients.podman import Candidate, Podman, candidates, connect_error, triton_images
 from console.core.model import ContainerState, ContainerUsage, PodmanState, SocketTry, SourceError, UnitState
 from console.core.text import one_line
@@ -66,9 +66,11 @@ class ContainerSource:
         self._find = find or (lambda: candidates(settings.socket, root=root))
         self._podman: Podman | None = None
         self._origin: str | None = None
+        self._url: str | None = None
         self._tried: tuple[SocketTry, ...] = ()
         self._reached = False
         self._looked = 0.0
+        self._listening: tuple[float, str | None] = (float("-inf"), None)
         self._target: Target | None = None
         self._images: tuple[float, tuple[str, ...]] = (float("-inf"), ())
         self._built: dict[str, float | None] = {}
@@ -81,6 +83,10 @@ class ContainerSource:
     def target(self) -> Target | None:
         """The container found last, for streams and for the host source; safe to call from any thread."""
         return self._target
+
+    def url(self) -> str | None:
+        """The Podman service that was reached last, for streams; safe to call from any thread."""
+        return self._url
 
     def open(self) -> None:
         """Try the sockets in order; the first that knows a Triton container is taken, else the first that answers."""
@@ -104,6 +110,7 @@ class ContainerSource:
                 client.close()
         self._tried = (*tried, *refused)
         self._podman, self._origin = spare or (None, None)
+        self._url = spare[0].url if spare else self._url
         if spare is None and self._reached:
             first = next((one for one in tried), None)
             why = f"{first.path} {first.error}" if first else "no Podman socket"
@@ -164,7 +171,23 @@ class ContainerSource:
 
     def _choose(self, listed: list[libpod.Listed]) -> tuple[libpod.Found | None, tuple[str, ...]]:
         told = self._settings
-        return libpod.find_triton(listed, told.container, told.port, told.port_told)
+        found, others = libpod.find_triton(listed, told.container, told.port, told.port_told)
+        if found is None and told.container is None:
+            listening = self._listening_container()
+            found = next((libpod.Found(one, "port", 4) for one in listed if one.id == listening), None)
+        return found, others
+
+    def _listening_container(self) -> str | None:
+        """Identity of the container (in the host's network) whose process listens on the port.
+
+        Looked for now and then only, as it means a walk over all processes' files.
+        """
+        port, (read, known) = self._settings.port, self._listening
+        if port is not None and time.monotonic() - read > LOOK_AGAIN:
+            pid = host.listener(port, self._root)
+            known = cgroup.container_of(pid, self._root) if pid else None
+            self._listening = (time.monotonic(), known)
+        return known
 
     def _container(self, client: Podman, answer: libpod.Inspect, found_by: str) -> ContainerState:
         if answer.image and answer.image not in self._built:

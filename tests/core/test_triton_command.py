@@ -77,23 +77,6 @@ def test_no_port_published() -> None:
     assert tc.http_ports(BOX) == tc.ServerPorts("127.0.0.1", None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        (
-            "/opt/b/triton_python_backend_stub /models/rank/2/model.py triton_python_backend_shm_region_1 1 1",
-            ("rank", "2"),
-        ),
-        ("bash -c export X=1; exec env /b/triton_python_backend_stub /m/a b/1/model.py", None),
-        ("bash -c source /e/activate && exec /b/triton_python_backend_stub /m/a-b/10/custom.py r", ("a-b", "10")),
-        ("python /models/rank/2/model.py", None),
-        ("", None),
-    ],
-)
-def test_stubs(command: str, expected: tuple[str, str] | None) -> None:
-    assert tc.stub_model(command) == expected
-
-
 @given(st.lists(st.text(max_size=40), max_size=10))
 def test_any_command_line_is_survived(argv: list[str]) -> None:
     box = replace(BOX, command=tuple(argv))
@@ -101,4 +84,3 @@ def test_any_command_line_is_survived(argv: list[str]) -> None:
     tc.model_repository(box)
     tc.control_mode(argv)
     tc.exit_timeout(argv)
-    tc.stub_model(" ".join(argv))

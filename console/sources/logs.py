@@ -1,0 +1,81 @@
+"""The Triton container's log, followed through restarts of the container, of Podman's service, and of both."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from console.clients.podman_stream import follow_log
+from console.core.model import LogLine, SourceError
+from console.core.podman_frames import Resume
+from console.core.triton_log import LineReader, ServerEvents
+from console.sources.container import Target
+
+HISTORY = 500
+"""Lines from before this console began that are shown."""
+PAUSE = 1.0
+"""Seconds between two looks at a container that is not running, and after a lost connection."""
+MARK = "gpuconsole"
+"""`LogLine.stream` of lines that this console puts in by itself."""
+
+
+class LogStream:
+    """Emits LogLines, and Events for what new lines tell (loads, failures, crashes).
+
+    What the log told before the console began is the backwards fill's, so those lines give no events here.
+    """
+
+    name = "logs"
+
+    def __init__(
+        self,
+        target: Callable[[], Target | None],
+        history: int = HISTORY,
+        follow: Callable[..., Any] = follow_log,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._target = target
+        self._history = history
+        self._follow = follow
+        self._events_from = wall()
+        self._id: str | None = None
+        self._resume = Resume()
+        self._reader = LineReader()
+        self._events = ServerEvents()
+
+    def run(self, emit: Callable[[Any], None], stop: threading.Event) -> None:
+        """Follow until `stop` is set; SourceError when the connection is lost (the next call goes on where it was)."""
+        while not stop.is_set():
+            target = self._target()
+            if target is not None:
+                self._follow_one(target, emit, stop)
+            stop.wait(PAUSE)
+
+    def _follow_one(self, target: Target, emit: Callable[[Any], None], stop: threading.Event) -> None:
+        self._begin(target, emit)
+        since = self._resume.since()
+        tail = self._history if since is None else None
+        try:
+            for raw in self._follow(target.url, target.id, stop, since=since, tail=tail):
+                if self._resume.is_new(raw):
+                    line = self._reader.read(raw)
+                    emit(line)
+                    self._tell(line, emit)
+        except SourceError as error:
+            if error.kind != "protocol":
+                raise
+
+    def _begin(self, target: Target, emit: Callable[[Any], None]) -> None:
+        """A container made anew has a log of its own: told with a mark, and read from its first line."""
+        if self._id is not None and target.id != self._id:
+            emit(LogLine(time.time(), MARK, f"container {target.name} was made anew: {target.id[:12]}"))
+        if target.id != self._id:
+            self._id = target.id
+            self._resume = Resume()
+
+    def _tell(self, line: LogLine, emit: Callable[[Any], None]) -> None:
+        event = self._events.feed(line)
+        if event is not None and event.wall >= self._events_from:
+            emit(event)
