@@ -85,7 +85,7 @@ def as_json(snapshot: Snapshot, simulated: str | None) -> bytes:
     """The object described above."""
     parts = {part: _part(snapshot.reading(part), snapshot.mono) for part in PART_FIELDS}
     host = snapshot.host.value
-    return msgspec.json.encode(
+    return _encoded(
         {
             "schema": SCHEMA,
             "version": __version__,
@@ -100,6 +100,22 @@ def as_json(snapshot: Snapshot, simulated: str | None) -> bytes:
             "events": snapshot.events,
         }
     )
+
+
+def _encoded(content: Any) -> bytes:
+    """JSON; text that is no valid Unicode (a file name of undecodable bytes) gets U+FFFD in its place."""
+    try:
+        return msgspec.json.encode(content)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_repaired(msgspec.to_builtins(content)))
+
+
+def _repaired(content: Any) -> Any:
+    if isinstance(content, str):
+        return content.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(content, dict):
+        return {_repaired(key): _repaired(value) for key, value in content.items()}
+    return [_repaired(value) for value in content] if isinstance(content, list | tuple) else content
 
 
 def _part(reading: Reading[Any], now: float) -> dict[str, Any]:
