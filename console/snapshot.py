@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import msgspec
+from wcwidth import wcswidth
 
 from console import __version__
 from console.core import units
@@ -27,7 +28,7 @@ from console.core.history import History
 from console.core.model import PART_FIELDS, Event, GpuState, ModelRow, Reading, Snapshot, Verdict
 from console.core.session import Session
 from console.core.store import Store
-from console.core.text import one_line
+from console.core.text import literal, one_line
 
 SCHEMA = 1
 DEADLINE = 2.3
@@ -136,7 +137,7 @@ def as_text(snapshot: Snapshot, simulated: str | None, *, ascii_only: bool = Fal
     lines = [*_head(snapshot, simulated, utc), *_gpus(snapshot), *_service(snapshot), *_models(snapshot, signs)]
     lines += [f"{signs[v.sign]} {one_line(v.title, 200)}  ({v.trust}, {v.id})" for v in snapshot.verdicts]
     lines += list(_missing(snapshot))
-    text = "\n".join(lines) + "\n"
+    text = "\n".join(literal(line.replace("\n", " ")) for line in lines) + "\n"
     return text.translate(_ASCII) if ascii_only else text
 
 
@@ -221,8 +222,8 @@ def _models(snapshot: Snapshot, signs: dict[str, str]) -> Iterator[str]:
 
 def _model(row: ModelRow, signs: dict[str, str]) -> str:
     sign = signs["fail" if row.failed_load else {"READY": "ok", None: "unknown"}.get(row.state, "warn")]
-    name = one_line(row.name, 200) + (" (ens)" if row.ensemble else "")
-    head = f"{sign} {name:<20} {row.version or '–':>4} {row.state or '?':<11}"
+    name = _cell(one_line(row.name, 200) + (" (ens)" if row.ensemble else ""), _WIDTHS[0])
+    head = f"{sign} {name} {row.version or '–':>4} {row.state or '?':<11}"
     if row.failed_load:
         return f"{head} {one_line(row.reason or '', 400)}"
     window = row.flow.w10 or row.flow.w1 if row.flow else None
@@ -242,6 +243,15 @@ def _model(row: ModelRow, signs: dict[str, str]) -> str:
         units.whole(row.instances),
     )
     return f"{head} " + " ".join(cell.rjust(width) for cell, width in zip(cells, _WIDTHS[3:], strict=True))
+
+
+def _cell(text: str, width: int) -> str:
+    """Cut or filled to `width` terminal cells (a Chinese character takes two)."""
+    if wcswidth(text) > width:
+        while text and wcswidth(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    return text + " " * (width - max(0, wcswidth(text)))
 
 
 def _missing(snapshot: Snapshot) -> Iterator[str]:
