@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -48,9 +48,9 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """An answer sent in chunks until the iterator ends or the client leaves."""
+    """An answer sent in chunks until the generator ends or the client leaves; then the generator is closed."""
 
-    chunks: AsyncIterator[bytes]
+    chunks: AsyncGenerator[bytes, None]
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -160,11 +160,13 @@ class _Connection:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, ConnectionError):
                     await task
-        self._http.send_failed() if self._http.our_state is h11.SEND_BODY else None
+        if self._http.our_state is h11.SEND_BODY:
+            self._http.send_failed()
 
-    async def _send_chunks(self, chunks: AsyncIterator[bytes]) -> None:
-        async for chunk in chunks:
-            await self._write(h11.Data(data=chunk))
+    async def _send_chunks(self, chunks: AsyncGenerator[bytes, None]) -> None:
+        async with contextlib.aclosing(chunks):
+            async for chunk in chunks:
+                await self._write(h11.Data(data=chunk))
         await self._write(h11.EndOfMessage())
 
 

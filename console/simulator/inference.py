@@ -7,10 +7,12 @@ with its texts (recorded in cases/triton/errors.json).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from console.simulator.scenes import Tensor
 
@@ -25,6 +27,24 @@ _NO_BATCH_NOTE = (
 
 class BadRequestError(Exception):
     """The request is not one that the model takes; the text is Triton's, without the request id in front."""
+
+
+class _GivenInput(Struct):
+    name: str
+    datatype: str
+    shape: list[int]
+
+
+class _AskedOutput(Struct):
+    name: str
+    parameters: dict[str, Any] = {}
+
+
+class _Body(Struct):
+    inputs: list[_GivenInput]
+    id: str = ""
+    outputs: list[_AskedOutput] = []
+    parameters: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,55 +77,44 @@ def parse(
     """
     head = body if header_length is None else body[:header_length]
     try:
-        document = msgspec.json.decode(head)
+        document = msgspec.json.decode(head, type=_Body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequestError(f"failed to parse the request JSON buffer: {error}") from error
-    if not isinstance(document, dict) or not isinstance(document.get("inputs"), list):
-        raise BadRequestError("Unable to find JSON member 'inputs'")
-    given = {entry.get("name"): entry for entry in document["inputs"] if isinstance(entry, dict)}
+    given = {entry.name: entry for entry in document.inputs}
     if len(given) != len(inputs):
         raise BadRequestError(f"expected {len(inputs)} inputs but got {len(given)} inputs for model '{name}'")
     batch_sizes = {_check_input(name, tensor, given.get(tensor.name), max_batch) for tensor in inputs}
     if len(batch_sizes) != 1:
         raise BadRequestError(f"input batch sizes do not match for model '{name}'")
-    wanted = tuple(_wanted_outputs(name, outputs, document))
-    return Inference(str(document.get("id", "")), batch_sizes.pop(), wanted)
+    return Inference(document.id, batch_sizes.pop(), tuple(_wanted_outputs(name, outputs, document)))
 
 
-def _check_input(name: str, tensor: Tensor, entry: Any, max_batch: int) -> int:
+def _check_input(name: str, tensor: Tensor, entry: _GivenInput | None, max_batch: int) -> int:
     if entry is None:
         raise BadRequestError(f"unexpected inference input for model '{name}', expected '{tensor.name}'")
-    if entry.get("datatype") != wire_type(tensor):
+    if entry.datatype != wire_type(tensor):
         raise BadRequestError(
-            f"inference input '{tensor.name}' data-type is '{entry.get('datatype')}', "
+            f"inference input '{tensor.name}' data-type is '{entry.datatype}', "
             f"but model '{name}' expects '{wire_type(tensor)}'"
         )
-    shape = entry.get("shape")
-    if not isinstance(shape, list) or list(shape[1:]) != list(tensor.dims):
+    if len(entry.shape) != 1 + len(tensor.dims) or tuple(entry.shape[1:]) != tensor.dims:
         expected = ",".join(map(str, (-1, *tensor.dims)))
-        got = ",".join(map(str, shape)) if isinstance(shape, list) else ""
         raise BadRequestError(
             f"unexpected shape for input '{tensor.name}' for model '{name}'. "
-            f"Expected [{expected}], got [{got}]. {_NO_BATCH_NOTE}"
+            f"Expected [{expected}], got [{','.join(map(str, entry.shape))}]. {_NO_BATCH_NOTE}"
         )
-    if not isinstance(shape[0], int) or not 1 <= shape[0] <= max_batch:
+    if not 1 <= entry.shape[0] <= max_batch:
         raise BadRequestError(f"inference request batch-size must be <= {max_batch} for '{name}'")
-    return shape[0]
+    return entry.shape[0]
 
 
-def _wanted_outputs(name: str, outputs: tuple[Tensor, ...], document: dict[str, Any]) -> list[tuple[Tensor, bool]]:
-    binary_by_default = bool(document.get("parameters", {}).get("binary_data_output", False))
-    asked = document.get("outputs")
-    if not asked:
-        return [(tensor, binary_by_default) for tensor in outputs]
+def _wanted_outputs(name: str, outputs: tuple[Tensor, ...], document: _Body) -> Iterator[tuple[Tensor, bool]]:
+    by_default = bool(document.parameters.get("binary_data_output", False))
     known = {tensor.name: tensor for tensor in outputs}
-    wanted = []
-    for entry in asked:
-        tensor = known.get(entry.get("name"))
-        if tensor is None:
-            raise BadRequestError(f"unexpected inference output '{entry.get('name')}' for model '{name}'")
-        wanted.append((tensor, bool(entry.get("parameters", {}).get("binary_data", binary_by_default))))
-    return wanted
+    for asked in document.outputs or [_AskedOutput(tensor.name) for tensor in outputs]:
+        if asked.name not in known:
+            raise BadRequestError(f"unexpected inference output '{asked.name}' for model '{name}'")
+        yield known[asked.name], bool(asked.parameters.get("binary_data", by_default))
 
 
 def render(name: str, version: int, inference: Inference) -> tuple[bytes, int | None]:

@@ -158,7 +158,8 @@ class SimulatedNvml:
         return str(self._get()["driver"])
 
     def nvmlSystemGetNVMLVersion(self) -> str:  # noqa: N802
-        return f"12.{self._get()['nvml']}"
+        # answered without a session, as by the real library: after a mismatch it tells the library's own version
+        return f"12.{self._load()['nvml']}"
 
     def nvmlSystemGetCudaDriverVersion(self) -> int:  # noqa: N802
         self._get()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -158,7 +158,7 @@ class PodmanService:
         seconds = max(1, int(request.first("interval", "5")))
         return Stream(self._stats_lines(seconds), headers=HEADERS)
 
-    async def _stats_lines(self, interval_s: int) -> AsyncIterator[bytes]:
+    async def _stats_lines(self, interval_s: int) -> AsyncGenerator[bytes, None]:
         due_ns = self._box.now_ns
         while True:
             if self._box.now_ns >= due_ns:
@@ -179,7 +179,7 @@ class PodmanService:
             self._follow_events(self._box.now_ns if since_ns is None else since_ns, filters), 200, JSON_HEADERS
         )
 
-    async def _follow_events(self, since_ns: int, filters: dict[str, list[str]]) -> AsyncIterator[bytes]:
+    async def _follow_events(self, since_ns: int, filters: dict[str, list[str]]) -> AsyncGenerator[bytes, None]:
         seen = 0
         while True:
             for index, line in self._event_lines(seen, since_ns, None, filters):
@@ -212,7 +212,9 @@ class PodmanService:
         headers = HEADERS | {"Content-Type": "application/octet-stream"}
         return Stream(self._log_frames(shown, select, follow), headers=headers)
 
-    async def _log_frames(self, shown: list[LogLine], select: _LogSelection, follow: bool) -> AsyncIterator[bytes]:
+    async def _log_frames(
+        self, shown: list[LogLine], select: _LogSelection, follow: bool
+    ) -> AsyncGenerator[bytes, None]:
         seen = len(self._box.log)
         if shown:
             yield b"".join(map(select.frame, shown))

@@ -1,6 +1,6 @@
 """The documents that the Podman stand-in answers with, in the shapes of Podman 4.3.1.
 
-Recorded from a real service (tests/simulator/recorded); keys that say nothing about this box are left out of the long
+recorded from a real service (tests/data/podman); keys that say nothing about this box are left out of the long
 ones. The version number is that of RHEL 8's Podman.
 """
 
