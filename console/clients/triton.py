@@ -196,7 +196,12 @@ class Http:
 
     def once(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Answer:
         """On a fresh connection, exactly one try."""
-        fresh = _Connection(self.host, self.port, self._limits, self._tls)
+        try:
+            fresh = _Connection(self.host, self.port, self._limits, self._tls)
+        except http.client.HTTPException as error:
+            raise SourceError(
+                "unavailable", f"the name of {self.where} cannot be one", "see triton.host in the settings"
+            ) from error
         try:
             return self._exchange(fresh, method, path, body, headers or {}, self._limits.read)
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -240,6 +245,7 @@ class Http:
             parts.append(chunk)
         if response.length:
             raise http.client.IncompleteRead(b"", response.length)
+        response.close()
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -311,7 +317,8 @@ def explain(error: Exception, where: str, patience: float) -> SourceError:
 
 
 def _named(error: Exception) -> str:
-    return one_line(f"{type(error).__name__} {error}", 120).strip()
+    text = f"{type(error).__name__} {error}".encode("ascii", "replace").decode()
+    return one_line(text, 120).strip()
 
 
 class _ErrorBody(Struct):
