@@ -25,6 +25,12 @@ MAX_CUSTOM_SAMPLES: Final = 64
 MAX_REMEMBERED: Final = 400_000
 """Spellings kept; labels that change with each request must not fill the memory."""
 
+GPU: Final = "nv_gpu"
+"""Stands in `Page.families` for all of DCGM's."""
+PENDING: Final = "nv_inference_pending_request_count"
+SUMMARY: Final = "nv_inference_request_summary_us"
+HISTOGRAM: Final = "nv_inference_first_response_histogram_ms"
+
 _BLANK = r"[ \t]*"
 _LABEL = re.compile(
     rf'{_BLANK}([a-zA-Z_][a-zA-Z0-9_]*){_BLANK}={_BLANK}"((?:[^"\\]|\\.)*)"{_BLANK}(,|(?=\}}))', re.DOTALL
@@ -120,11 +126,12 @@ class Page(Struct, frozen=True):
     """One metrics page."""
 
     models: tuple[ModelLines, ...]
-    """By key."""
+    """By key; good until the next page is read."""
     gauges: Mapping[str, float]
     """Triton's series without a model: pinned pool, CPU."""
     families: frozenset[str]
-    """Names of Triton's families that the page has, with or without samples."""
+    """Names of Triton's families that the page declares (samples or not), and GPU, PENDING, SUMMARY, HISTOGRAM where
+    it has samples of them."""
     custom: tuple[CustomFamily, ...]
 
 
@@ -138,7 +145,7 @@ class _Kind(IntEnum):
     GAUGE = 6
     CUSTOM = 7
     TYPE = 8
-    GPU = 9
+    SEEN = 9
 
 
 class _Custom:
@@ -165,8 +172,8 @@ _IGNORE = _Slot(_Kind.IGNORE)
 _MODEL_KINDS = {
     "nv_inference_request_success": _Kind.SUCCESS,
     "nv_inference_request_failure": _Kind.FAILURE,
-    "nv_inference_pending_request_count": _Kind.PENDING,
-    "nv_inference_request_summary_us": _Kind.QUANTILE,
+    PENDING: _Kind.PENDING,
+    SUMMARY: _Kind.QUANTILE,
     "nv_model_load_duration_secs": _Kind.LOAD,
 }
 _GAUGES = frozenset({"nv_pinned_memory_pool_total_bytes", "nv_pinned_memory_pool_used_bytes", "nv_cpu_utilization"})
@@ -221,16 +228,21 @@ class PageReader:
                 model.pending = value if model.pending is None else model.pending + value
             elif kind == 5:
                 model.load_seconds = value
-            elif isfinite(value):
-                model.quantiles.append((slot.number, value))
-        if not families and not gauges:
+            else:
+                families.add(SUMMARY)
+                if isfinite(value):
+                    model.quantiles.append((slot.number, value))
+        models = tuple(model for model in self._ordered if model.page == page)
+        if any(model.pending is not None for model in models):
+            families.add(PENDING)
+        if not families and not gauges and not models:
             raise SourceError(
                 "protocol",
                 "this is not Triton's metrics page: " + (one_line(decode(body[:200]), 80) or "it is empty"),
                 "the metrics port answers any path with an empty page; see triton.metrics_port in the settings",
             )
         return Page(
-            tuple(model for model in self._ordered if model.page == page),
+            models,
             gauges,
             frozenset(families),
             tuple(self._custom_families()),
@@ -239,8 +251,8 @@ class PageReader:
     def _box_line(self, slot: _Slot, value: float, gauges: dict[str, float], families: set[str]) -> None:
         if slot.kind is _Kind.GAUGE:
             gauges[slot.text] = value
-        elif slot.kind is _Kind.GPU:
-            families.add("nv_gpu")
+        elif slot.kind is _Kind.SEEN:
+            families.add(slot.text)
         elif slot.custom is not None:
             custom = slot.custom
             if custom.page != self._page:
@@ -264,7 +276,7 @@ class PageReader:
         if sample is None:
             return _IGNORE, ""
         slot = self._slot(sample.series)
-        plain = parse_line(f"{spelling} 0")
+        plain = parse_line(f"{spelling} 0 0")
         if plain is not None and plain.series == sample.series:
             self._slots[spelling] = slot
         return slot, repr(sample.value)
@@ -282,7 +294,9 @@ class PageReader:
         if name in _GAUGES:
             return _Slot(_Kind.GAUGE, text=name)
         if name.startswith("nv_gpu_"):
-            return _Slot(_Kind.GPU)
+            return _Slot(_Kind.SEEN, text=GPU)
+        if name.startswith(HISTOGRAM):
+            return _Slot(_Kind.SEEN, text=HISTOGRAM)
         if not name.startswith("nv_") or name.startswith("nv_trt_llm_"):
             return self._custom_slot(series)
         kind = _MODEL_KINDS.get(name)

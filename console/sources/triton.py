@@ -22,7 +22,7 @@ from console.clients.triton import (
     model_path,
     server_http,
 )
-from console.clients.triton_metrics import ModelLines, PageReader
+from console.clients.triton_metrics import GPU, HISTOGRAM, PENDING, SUMMARY, ModelLines, PageReader
 from console.clients.triton_wire import (
     StatsDecoder,
     decode_config,
@@ -262,10 +262,10 @@ class MetricsSource(_HttpSource):
             pinned_total=_finite(page.gauges.get("nv_pinned_memory_pool_total_bytes")),
             pinned_used=_finite(page.gauges.get("nv_pinned_memory_pool_used_bytes")),
             cpu_utilization=_finite(page.gauges.get("nv_cpu_utilization")),
-            gpu_families="nv_gpu" in page.families,
-            has_pending="nv_inference_pending_request_count" in page.families,
-            has_summaries="nv_inference_request_summary_us" in page.families,
-            has_histograms="nv_inference_first_response_histogram_ms" in page.families,
+            gpu_families=GPU in page.families,
+            has_pending=PENDING in page.families,
+            has_summaries=SUMMARY in page.families,
+            has_histograms=HISTOGRAM in page.families,
             custom=page.custom,
         )
 
