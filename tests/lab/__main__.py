@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, NoReturn
@@ -72,6 +74,10 @@ def main(words: list[str]) -> int:
     except paths.LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, paths.UsageError) else 1
+    except BrokenPipeError:
+        # The reader (head, grep -q) has had enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -163,7 +169,11 @@ def _traffic(options: argparse.Namespace) -> int:
         batch=options.batch,
         seed=options.seed,
     )
-    record = json.dumps(traffic.drive(plan, quiet=options.quiet), indent=2)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Set for good: a second Ctrl+C must not cost the record.
+        signal.signal(number, lambda *_: stop.set())
+    record = json.dumps(traffic.drive(plan, stop=stop, quiet=options.quiet), indent=2)
     if options.record:
         options.record.write_text(record + "\n")
     else:

@@ -43,6 +43,7 @@ def ensure() -> None:
             *("-t", paths.IMAGE, str(paths.BUILD)),
             timeout=300,
         )
+        podman.run("image", "prune", "--force", check=False)  # the one that this replaces
     finally:
         shutil.rmtree(paths.BUILD, ignore_errors=True)
 

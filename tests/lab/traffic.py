@@ -14,8 +14,8 @@ import http.client
 import json
 import math
 import random
-import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -202,7 +202,7 @@ class Sender:
         self.connections: set[Connection] = set()
         self.outstanding = 0
 
-    async def run_open(self, started: float, stop: asyncio.Event) -> None:
+    async def run_open(self, started: float, stop: threading.Event) -> None:
         """Send each request when it is due, until the run ends."""
         tasks: set[asyncio.Task[bool]] = set()
         due = started
@@ -211,16 +211,17 @@ class Sender:
             due += self._gap(due - started)
             if due >= end:
                 break
-            pause = due - time.monotonic()
-            if pause > 0:
-                await asyncio.sleep(pause)
+            while (pause := due - time.monotonic()) > 0 and not stop.is_set():
+                await asyncio.sleep(min(pause, 0.2))
+            if stop.is_set():
+                break
             task = asyncio.ensure_future(self._ask_once(due))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         if tasks:
             await asyncio.wait(tasks, timeout=ANSWER_WITHIN_S)
 
-    async def run_closed(self, started: float, stop: asyncio.Event) -> None:
+    async def run_closed(self, started: float, stop: threading.Event) -> None:
         """Keep a number of callers asking until the run ends."""
         end = started + self.plan.seconds
 
@@ -334,11 +335,8 @@ def _tensors(port: int, flow: Flow) -> tuple[str, str]:
     return takes, gives
 
 
-async def _drive(plan: Plan, show: Callable[[str], None]) -> dict[str, Any]:
+async def _drive(plan: Plan, stop: threading.Event, show: Callable[[str], None]) -> dict[str, Any]:
     senders = [Sender(plan, flow) for flow in plan.flows]
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     began, started = time.time(), time.monotonic()
     runs = [s.run_closed(started, stop) if plan.closed else s.run_open(started, stop) for s in senders]
     watcher = asyncio.ensure_future(_watch(senders, show))
@@ -377,14 +375,17 @@ async def _watch(senders: list[Sender], show: Callable[[str], None]) -> None:
         shown = int(time.time())
 
 
-def drive(plan: Plan, *, quiet: bool = False) -> dict[str, Any]:
-    """Run the plan and return its record; a line a second goes to standard error unless `quiet`."""
+def drive(plan: Plan, *, stop: threading.Event | None = None, quiet: bool = False) -> dict[str, Any]:
+    """Run the plan, until `stop` is set if that comes first, and return its record.
+
+    A line a second goes to standard error unless `quiet`.
+    """
 
     def show(line: str) -> None:
         if not quiet:
             print(line, file=sys.stderr, flush=True)
 
-    return asyncio.run(_drive(plan, show))
+    return asyncio.run(_drive(plan, stop or threading.Event(), show))
 
 
 def loopback_port(url: str) -> int:
