@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from console.clients.triton import TritonAddress
-from console.sources.triton import StatsSource
-
 from console.core.poller import Poller
+from console.sources.triton import StatsSource
 from tests.bench.proxy import Proxy
 
 Raw = dict[tuple[str, str], dict[str, Any]]
