@@ -16,6 +16,8 @@ from pathlib import Path
 from tests.lab import processes, repository, triton
 from tests.lab.nvml import values as nvml
 from tests.lab.nvml.layout import (
+    ABSENT32,
+    ABSENT64,
     HOLD_CLOCKS,
     HOLD_LOAD,
     HOLD_MEMORY,
@@ -93,11 +95,11 @@ def show_processes(device: Device, share: float) -> None:
         elif name == "triton_python_backend_stub" and model:
             holders.append(nvml.process(pid, repository.gpu_mib(model[1]) * nvml.MIB))
     _share_out(holders, share)
-    if not device.held & HOLD_PROCESSES:
+    if not device.held & HOLD_PROCESSES and device.process_count != ABSENT32:
         nvml.set_processes(device, holders)
-    if not device.held & HOLD_MEMORY:
+    if not device.held & HOLD_MEMORY and device.memory_used != ABSENT64:
         listed = sum(holder.used_bytes for holder in holders)
-        room = device.memory_total - device.memory_reserved
+        room = device.memory_total - (device.memory_reserved if device.memory_reserved != ABSENT64 else 0)
         device.memory_used = min(room, listed + _UNLISTED_MIB * nvml.MIB if holders else 0)
 
 
@@ -111,17 +113,24 @@ def show_load(device: Device, share: float, degrees: int, elapsed: float) -> Non
     idle = share < 0.005
     watts = _watts(share)
     if not device.held & HOLD_LOAD:
-        device.util_gpu, device.util_memory = round(100 * share), round(35 * share)
+        _put(device, "util_gpu", round(100 * share))
+        _put(device, "util_memory", round(35 * share))
     if not device.held & HOLD_POWER:
-        device.power = round(1000 * watts)
-    device.energy_mj += round(1000 * watts * elapsed)
+        _put(device, "power", round(1000 * watts))
+    if device.energy_mj != ABSENT64:
+        device.energy_mj += round(1000 * watts * elapsed)
     if not device.held & HOLD_TEMPERATURE:
-        device.temperature = degrees
-    if not device.held & HOLD_CLOCKS:
-        device.pstate = 8 if idle else 0
-        clocks = (300, 300, 405, 540) if idle else (1590, 1590, 5001, 1470)
-        device.clocks[:] = clocks
+        _put(device, "temperature", degrees)
+    if not device.held & HOLD_CLOCKS and device.clocks[0] != ABSENT32:
+        _put(device, "pstate", 8 if idle else 0)
+        device.clocks[:] = (300, 300, 405, 540) if idle else (1590, 1590, 5001, 1470)
         device.event_reasons = nvml.IDLE if idle else 0
+
+
+def _put(device: Device, figure: str, value: int) -> None:
+    # What the card is set not to give stays so: a split card has no utilisation.
+    if getattr(device, figure) != ABSENT32:
+        setattr(device, figure, value)
 
 
 def _watts(share: float) -> float:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.lab import __main__ as command
 from tests.lab import box, card, paths, processes, repository, traffic, triton
+from tests.lab.nvml import layout, values
 
 
 @pytest.fixture
@@ -173,6 +174,22 @@ def test_busy_time_is_a_share_and_survives_a_reload(monkeypatch: pytest.MonkeyPa
     busy = card.BusyTime()
     shares = [round(busy.share(18000, 1.0), 3) for _ in range(5)]
     assert shares == [0.0, 0.5, 0.2, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("profile", ["a100-mig", "bare"])
+def test_the_follower_gives_no_figure_that_the_card_does_not_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profile: str
+) -> None:
+    server = (1, ["tritonserver"])
+    monkeypatch.setattr(processes, "holding_card", lambda: iter([server]))
+    values.create(tmp_path / "values", profile)
+    device = values.open_values(tmp_path / "values").devices[0]
+    card.show_processes(device, 0.5)
+    card.show_load(device, 0.5, 60, 1.0)
+    assert device.util_gpu == layout.ABSENT32
+    assert device.memory_used == (207 + 38) * values.MIB
+    if profile == "bare":
+        assert {device.power, device.temperature, device.clocks[0], device.process_count} == {layout.ABSENT32}
 
 
 def _stats(nanoseconds: int) -> dict[str, Any]:
