@@ -211,21 +211,26 @@ def _line(points: Sequence[tuple[float, float, float]], x: float) -> float | Non
 # ----------------------------------------------------------------------------------------------------- which window
 
 
-def judged_window(flow: ModelFlow, by: Evaluation, instances: int | None) -> Window | None:
-    """The window that verdicts are made from; None when there is none within one run of counters.
+def judged_window(flow: ModelFlow, newest: Window | None, by: Evaluation, instances: int | None) -> Window | None:
+    """The window that verdicts are made from; None when there is none within one run of counters, or traffic stopped.
 
-    30 s; the last 10 s where the traffic changed within them and suffices; 2 and 5 minutes where there were too few.
+    30 s; less where the traffic changed within them: then the last 10 s, or `newest` (since the look before), as long
+    as they hold enough; 2 and 5 minutes where 30 s hold too few.
     """
-    short, usual = _whole(flow.w10), _whole(flow.w30)
+    usual = _whole(flow.w30)
+    shorter = [window for window in (_whole(flow.w10), _whole(newest)) if window is not None]
     if usual is None:
-        return short
-    if short is not None and short.span < usual.span:
-        if _stopped(short, usual):
+        return next((window for window in shorter if enough(window, by)), shorter[0] if shorter else None)
+    chosen = usual
+    for window in shorter:
+        if window.span >= chosen.span:
+            continue
+        if _stopped(window, chosen):
             return None
-        if enough(short, by) and _changed(short, usual, by, instances):
-            return short
-    if enough(usual, by):
-        return usual
+        if enough(window, by) and _changed(window, chosen, by, instances):
+            chosen = window
+    if enough(chosen, by):
+        return chosen
     for longer in (_whole(flow.w120), _whole(flow.w300)):
         if longer is not None and enough(longer, by):
             return longer
@@ -244,23 +249,31 @@ def enough(window: Window, by: Evaluation) -> bool:
 
 
 def _stopped(short: Window, usual: Window) -> bool:
-    """Nothing in the last 10 s where ten or more were to be expected."""
+    """Nothing in the shorter window where ten or more were to be expected."""
     if short.success or short.failed or short.executions:
         return False
     return (usual.rate + usual.fail_rate) * short.span >= 10
 
 
 def _changed(short: Window, usual: Window, by: Evaluation, instances: int | None) -> bool:
-    pairs = (
-        (short.rate + short.fail_rate, usual.rate + usual.fail_rate, by.changed_rate),
-        (short.request_ms or 0.0, usual.request_ms or 0.0, by.changed_time),
-    )
-    if any(not (b / factor <= a <= b * factor) for a, b, factor in pairs):
+    """True when the traffic of the shorter window is not that of the longer one; chance alone is no change."""
+    expected = (usual.rate + usual.fail_rate) * short.span
+    counted = short.success + short.failed
+    if (
+        not _alike(counted, expected, by.changed_rate)
+        and abs(counted - expected) > by.chance * max(1.0, expected) ** 0.5
+    ):
+        return True
+    if not _alike(short.request_ms or 0.0, usual.request_ms or 0.0, by.changed_time):
         return True
     if not instances:
         return False
-    busy = [w.busy_seconds / (w.span * instances) for w in (short, usual)]
+    busy = [window.busy_seconds / (window.span * instances) for window in (short, usual)]
     return abs(busy[0] - busy[1]) >= by.changed_busy
+
+
+def _alike(a: float, b: float, factor: float) -> bool:
+    return b / factor <= a <= b * factor
 
 
 # -------------------------------------------------------------------------------------------------------- as words

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from console.core.model import BatchStat, GpuBox, ModelRow, Snapshot
+from console.core.model import BatchStat, GpuBox, ModelRow, ModelStats, Snapshot, Window
+from console.core.rates import StatsTracker
 
 KEPT = 900.0
 """Seconds of card samples."""
 SAMPLE_EVERY = 5.0
+LOOK_EVERY = 4.0
+"""Seconds that must lie between two looks for their difference to be a window."""
 
 
 class Cost(Struct, frozen=True):
@@ -59,6 +62,14 @@ class Silence(Struct, frozen=True):
     since_mono: float
 
 
+class Seen(Struct, frozen=True):
+    """A model version's counters at a look."""
+
+    mono: float
+    stats: ModelStats
+    resets: int
+
+
 class _Track:
     """One model name's present epoch."""
 
@@ -85,6 +96,7 @@ class Memory:
     def __init__(self) -> None:
         self._tracks: dict[str, _Track] = {}
         self._silences: dict[tuple[str, str | None], Silence] = {}
+        self._seen: dict[tuple[str, str | None], tuple[Seen | None, Seen]] = {}
         self.breaks: dict[str, Break] = {}
         """Newest break by model name."""
         self.uncapped: dict[str, dict[int, Cost]] = {}
@@ -105,10 +117,36 @@ class Memory:
             if not capped:
                 self._uncapped(name, row)
             self._silence(row, snapshot.mono)
+        self._remember(snapshot)
         for name in self._tracks.keys() - {row.name for row in snapshot.models}:
             del self._tracks[name]
             self.breaks.pop(name, None)
             self.uncapped.pop(name, None)
+
+    def newest(self, row: ModelRow) -> Window | None:
+        """What the version did since the look before; None when there was none in this run of counters."""
+        before, now = self._seen.get((row.name, row.version), (None, None))
+        if before is None or now is None or before.resets != now.resets:
+            return None
+        tracker = StatsTracker()
+        tracker.update(before.mono, (before.stats,))
+        return tracker.update(now.mono, (now.stats,)).flows[0].w30
+
+    def _remember(self, snapshot: Snapshot) -> None:
+        mono = snapshot.stats.mono
+        if mono is None:
+            return
+        kept: dict[tuple[str, str | None], tuple[Seen | None, Seen]] = {}
+        for row in snapshot.models:
+            if row.flow is None:
+                continue
+            key = (row.name, row.version)
+            known = self._seen.get(key)
+            if known is not None and mono - known[1].mono < LOOK_EVERY:
+                kept[key] = known
+            else:
+                kept[key] = (known[1] if known else None, Seen(mono, row.flow.stats, row.flow.resets))
+        self._seen = kept
 
     def epoch(self, name: str) -> Epoch | None:
         """The present epoch of a model."""

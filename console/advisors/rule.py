@@ -38,6 +38,8 @@ from console.core.text import one_line
 T = TypeVar("T")
 STOPS = frozenset({"unit.failed", "container.stop", "container.died"})
 """Kinds of event."""
+SHORT = 4.0
+"""Seconds: figures of a shorter window (`gpuconsole snapshot` has one second) are never sure."""
 MAX_NAME = 60
 """Characters of an outside name or reason within a sentence."""
 
@@ -137,7 +139,7 @@ class Look:
         for row in self.ready:
             if row.ensemble or row.flow is None or not has_work(row):
                 continue
-            window = judged_window(row.flow, self.table.evaluation, row.instances)
+            window = judged_window(row.flow, self.memory.newest(row), self.table.evaluation, row.instances)
             if window is not None:
                 found.append(Figures(row, window, row.config, self.label(row)))
         return tuple(found)
@@ -269,6 +271,9 @@ def flow_verdict(
 ) -> Verdict:
     """A Verdict about one model's figures, with the figures and where they are from."""
     row = figures.row
+    entry = look.entry(id_)
+    if figures.window.span < SHORT and (trust or entry.trust) == "sure":
+        trust = "likely"
     return verdict(
         look,
         id_,
@@ -278,6 +283,6 @@ def flow_verdict(
         sign=sign,
         trust=trust,
         means=means,
-        figures=proof(figures, look.entry(id_).figures, more),
+        figures=proof(figures, entry.figures, more),
         source=f"/v2/models/stats {look.times(figures.window)}, batch_stats of {figures.label}",
     )

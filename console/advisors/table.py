@@ -63,12 +63,14 @@ class Evaluation(Struct, frozen=True, forbid_unknown_fields=True):
 
     appear_after: int
     go_after: int
+    at_once: tuple[str, ...]
     flow_order: tuple[str, ...]
     min_requests: int
     min_executions: int
     changed_rate: float
     changed_time: float
     changed_busy: float
+    chance: float
     listed: int
 
 

@@ -116,7 +116,7 @@ class Why:
             if held is None:
                 held = self._held[key] = _Held(snapshot.wall, snapshot.mono, one)
             held.hits, held.misses, held.last = held.hits + 1, 0, one
-            held.shown = held.shown or held.hits >= by.appear_after
+            held.shown = held.shown or held.hits >= by.appear_after or one.id in by.at_once
         for key, held in list(self._held.items()):
             if key not in seen:
                 held.misses += 1

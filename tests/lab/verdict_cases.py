@@ -1,8 +1,9 @@
 """Drives a Triton of its own into the situations of the verdict table and scores what Why says.
 
 Run by hand: `scripts/verdicts` (about 12 minutes; `scripts/verdicts V20 V22` for some). Needs the lab's image
-(`scripts/lab up`). Nothing of the shared lab is touched: the server is a second container on ports 18200 to 18202 with
-a model repository of its own. The way from the server to the verdict is the product's: sources, store, Why, every 5 s.
+(`scripts/lab up`). Nothing of the shared lab is touched: the server is a second container in a Podman of its own, on
+ports 18200 to 18202, with a model repository of its own. The way from the server to the verdict is the product's:
+sources, store, Why, every 5 s.
 
 Each case is labelled with the verdict that it should give before it runs; none has the settings of the 25 cases that
 shaped the thresholds. A case is right when its verdict stands within 15 s after the situation holds and at the end, and
@@ -15,6 +16,8 @@ import contextlib
 import json
 import os
 import queue
+import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -35,7 +38,7 @@ from console.config import Repository as RepositorySettings
 from console.core.model import Event, Reading, Snapshot, Verdict
 from console.core.session import Answer, Session
 from console.core.store import Store
-from tests.lab import paths, podman, repository, triton
+from tests.lab import paths, repository, triton
 
 CONTAINER = "gpuconsole-verdicts"
 BASE_PORT = 18200
@@ -46,7 +49,9 @@ WATCH = 45.0
 LOOK_EVERY = 5.0
 PROBLEMS = ("fail", "warn")
 
-MODELS = Path(os.environ.get("GPUCONSOLE_VERDICTS_MODELS", "/tmp/gpuconsole-verdicts/models"))
+HOME = Path(os.environ.get("GPUCONSOLE_VERDICTS_HOME", "/tmp/gpuconsole-verdicts"))
+MODELS = HOME / "models"
+SOCKET = HOME / "podman.sock"
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,7 @@ class Bench:
                 triton=Triton(
                     host="127.0.0.1", http_port=BASE_PORT, grpc_port=BASE_PORT + 1, metrics_port=BASE_PORT + 2
                 ),
-                podman=Podman(socket=f"unix://{paths.SOCKET}", container=CONTAINER),
+                podman=Podman(socket=f"unix://{SOCKET}", container=CONTAINER),
                 repository=RepositorySettings(path=str(MODELS)),
             )
         )
@@ -216,32 +221,91 @@ class Bench:
         self.session.stop(1.0)
 
 
-def start_server() -> None:
-    """The second container. LabError where the lab's Podman or image is not there."""
-    podman.run("rm", "--force", "--time", "0", "--ignore", CONTAINER, check=False)
+# ------------------------------------------------------------------------------------------------- the second container
+
+_CONF = """\
+[containers]
+default_ulimits = ["nofile={nofile}:{nofile}", "nproc=4096:4096"]
+log_driver = "k8s-file"
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+lock_type = "file"
+tmp_dir = "{home}/libpod"
+"""
+
+_STORAGE = """\
+[storage]
+driver = "overlay"
+graphroot = "{home}/storage"
+runroot = "{home}/run"
+[storage.options]
+additionalimagestores = ["{images}"]
+"""
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CONTAINER", "PODMAN"))}
+    return kept | {
+        "CONTAINERS_CONF": str(HOME / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(HOME / "storage.conf"),
+    }
+
+
+def _podman(*words: str, check: bool = True) -> str:
+    done = subprocess.run(
+        ["podman", *words], env=_environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    if check and done.returncode != 0:
+        raise paths.LabError(f"podman {words[0]} failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    return done.stdout
+
+
+def start_server() -> subprocess.Popen[bytes]:
+    """A Podman of its own (the lab's images, nothing else of it), its service, and the container on the host's network.
+
+    Returns the service's process. LabError where the lab's image is not there.
+    """
+    nofile = min(20000, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     MODELS.mkdir(parents=True, exist_ok=True)
+    (HOME / "containers.conf").write_text(_CONF.format(home=HOME, nofile=nofile))
+    (HOME / "storage.conf").write_text(_STORAGE.format(home=HOME, images=paths.STORAGE))
+    _podman("rm", "--force", "--time", "0", "--ignore", CONTAINER, check=False)
     for folder in sorted(MODELS.iterdir()):
-        subprocess.run(["rm", "-rf", str(folder)], check=True)
-    ports = [w for o in range(3) for w in ("--publish", f"127.0.0.1:{BASE_PORT + o}:{8000 + o}")]
-    podman.run(
-        *("run", "--detach", "--name", CONTAINER, "--pull", "never", *ports),
-        *("--cgroup-parent", podman.CGROUP_PARENT, "--volume", f"{MODELS}:/models:ro", "--shm-size", "512m"),
+        shutil.rmtree(folder)
+    _podman(
+        *("run", "--detach", "--name", CONTAINER, "--pull", "never", "--network", "host"),
+        *("--cgroup-parent", f"/{CONTAINER}", "--volume", f"{MODELS}:/models:ro", "--shm-size", "512m"),
         *("--stop-timeout", "5", paths.IMAGE),
         *("tritonserver", "--model-repository=/models", "--model-control-mode=explicit", "--exit-on-error=false"),
         *("--allow-gpu-metrics=false", "--rate-limit=execution_count", "--exit-timeout-secs=3"),
+        *("--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-address=127.0.0.1"),
+        *(f"--http-port={BASE_PORT}", f"--grpc-port={BASE_PORT + 1}", f"--metrics-port={BASE_PORT + 2}"),
         "--backend-directory=/opt/tritonserver/pytriton/tritonserver/backends",
         "--cache-directory=/opt/tritonserver/pytriton/tritonserver/caches",
     )
+    SOCKET.unlink(missing_ok=True)
+    service = subprocess.Popen(
+        ["podman", "system", "service", "--time=0", f"unix://{SOCKET}"],
+        env=_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     for _ in range(150):
         with contextlib.suppress(OSError):
-            if triton.call(BASE_PORT, "GET", "/v2/health/live")[0] == 200:
-                return
+            if SOCKET.exists() and triton.call(BASE_PORT, "GET", "/v2/health/live")[0] == 200:
+                return service
         time.sleep(0.2)
+    service.terminate()
     raise paths.LabError("the second Triton did not come up within 30 s")
 
 
-def stop_server() -> None:
-    podman.run("rm", "--force", "--time", "0", "--ignore", CONTAINER, check=False)
+def stop_server(service: subprocess.Popen[bytes]) -> None:
+    """Take away what start_server made, but for the empty storage."""
+    service.terminate()
+    service.wait(10)
+    _podman("rm", "--force", "--time", "0", "--ignore", CONTAINER, check=False)
 
 
 # --------------------------------------------------------------------------------------------------- what makes a case
@@ -762,7 +826,7 @@ def main(words: Sequence[str]) -> int:
     """Run the cases whose name begins with one of the words; all without words."""
     chosen = [tuple(c for c in wave if not words or any(c.name.startswith(w) for w in words)) for wave in WAVES]
     outcomes: list[Outcome] = []
-    start_server()
+    service = start_server()
     bench = Bench()
     try:
         repository.write(KEPT_READY, sleeper(KEPT_READY, 5, 1), root=MODELS)
@@ -773,7 +837,7 @@ def main(words: Sequence[str]) -> int:
                 outcomes += run_wave(bench, wave)
     finally:
         bench.close()
-        stop_server()
+        stop_server(service)
     return 1 if report(outcomes) else 0
 
 
