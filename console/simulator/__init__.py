@@ -11,6 +11,7 @@ speaks the real protocols, so that everything from the clients upwards is the co
     triton_server.py   Triton's HTTP and metrics ports on loopback (metrics_page.py, inference.py, configs.py)
     podman_service.py  libpod's REST API on a Unix socket (podman_shapes.py)
     nvml.py            a stand-in for the module pynvml, reading the state file that is written each second
+    host.py            the machine: a folder that stands for `/`, with the files of /proc, /sys and /etc that count
     repository.py      the model repository on disk, its model files sparse; server_log.py: what the server logged
 
 Behind Triton's figures is `planning/batcher.py`, event by event, so they fit together as a real server's do. With a
@@ -19,5 +20,5 @@ inference then waits for the next step. `models=N` serves N small models, a part
 
 The process id that NVML and Podman name is above Linux's largest possible one, so it is no real process's.
 Not simulated: gRPC, loading and unloading (the server says that it was started with model control off), changes to the
-container, and the host itself: CPU, memory and disks shown in a demo are those of the machine it runs on.
+container, and the sizes of file systems, which are those of the folder that the files lie in.
 """

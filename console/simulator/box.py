@@ -26,6 +26,7 @@ from console.planning.batcher import (
 )
 from console.simulator.card import CONTEXT_MIB, Card
 from console.simulator.configs import Served, config_json
+from console.simulator.host import Host
 from console.simulator.repository import Repository
 from console.simulator.scenes import Ensemble, Model, Scene
 from console.simulator.server_log import LogLine, passing_line, start_lines
@@ -173,12 +174,13 @@ class Box:
         self._next_log_ns = start_ns + round(self._log_rng.expovariate(1 / LOG_EVERY_S) * NS_PER_SECOND)
         self._coming_versions = sorted(scene.new_versions, key=lambda new: new.after_seconds)
         self.card = self._make_card()
+        self.host = Host(start_ns=start_ns, container_started_ns=self.started_ns, running=self.running)
+        self._host_rng = self._rng("host")
+        self._served_before = 0
         self._busy_ns = 0
         self.now_ns = start_ns - SETTLE_S * NS_PER_SECOND
         self._second_ends_ns = self.now_ns
-        if self.running:
-            self._settle()
-        self.now_ns = self._second_ends_ns = start_ns
+        self._settle()
 
     @property
     def ready(self) -> bool:
@@ -256,9 +258,11 @@ class Box:
         """Play a short past, then let its counters stand for all the time since the container started."""
         self.advance(self.start_ns)
         self.card.settle()
+        self.host.settle(self.start_ns)
         for model in self.models.values():
             model.statistics.scale(UP_BEFORE_S // SETTLE_S)
         self._busy_ns = self._total_busy_ns()
+        self._served_before = sum(model.statistics.success_count for model in self._order)
         self.card.energy_mj = round(self.card.power_w * 1000) * UP_BEFORE_S
 
     def _write_past(self) -> None:
@@ -310,6 +314,9 @@ class Box:
 
     def _end_second(self) -> None:
         self.card.step(self._busy_share(), self._card_rng)
+        served = sum(model.statistics.success_count for model in self._order)
+        self.host.step(self.now_ns, served - self._served_before, self._host_rng)
+        self._served_before = served
         if not self.running or self.now_ns <= self.start_ns:
             return
         while self._next_log_ns <= self.now_ns:

@@ -44,6 +44,8 @@ class Addresses(msgspec.Struct, frozen=True):
     nvml: str
     """Path of the state file for `console.simulator.nvml.SimulatedNvml`."""
     repository: str
+    root: str
+    """A folder that stands for `/`: what the clients take as their root, so that no fact of the real machine shows."""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from console.planning.batcher import FAILURE_REASONS, NS_PER_US, Statistics
 from console.simulator.box import Box, ServedModel
 from console.simulator.card import MIB, POWER_LIMIT_W, TOTAL_MIB, UUID
+from console.simulator.host import MEMORY, MEMORY_USED
 
 _Value = Callable[[ServedModel], int]
 
@@ -136,8 +137,8 @@ class MetricsPage:
             ),
             ("nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes", "gauge", "", 1114112),
             ("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", "gauge", "", round(0.1 + card.util / 500, 6)),
-            ("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", "gauge", "", 135291469824),
-            ("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", "gauge", "", 44023414784),
+            ("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", "gauge", "", MEMORY),
+            ("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", "gauge", "", MEMORY_USED),
         )
         for name, text, kind, labels, value in gauges:
             yield f"# HELP {name} {text}\n# TYPE {name} {kind}\n{name}{labels} {value}\n"

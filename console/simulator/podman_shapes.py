@@ -12,6 +12,7 @@ from typing import Any
 
 from console.simulator.box import Box, ContainerEvent
 from console.simulator.card import MIB, TRITON_PID
+from console.simulator.host import CORES, HOSTNAME, KERNEL, MEMORY, TRITON_MEMORY, TRITON_TASKS
 from console.simulator.server_log import NS_PER_SECOND
 
 PODMAN_VERSION = "4.9.4"
@@ -21,9 +22,6 @@ IMAGE_DIGEST = "sha256:2b9d8c7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2
 NAME = "triton"
 IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
 IMAGE_SIZE = 14_872_354_816
-CORES_IN_USE = 2.8
-MEMORY_IN_USE = 6550 * MIB
-HOST_MEMORY = 135_291_469_824
 COMMAND = ["tritonserver", "--model-repository=/models", "--allow-grpc=false", "--exit-on-error=false"]
 ENTRYPOINT = "/opt/nvidia/nvidia_entrypoint.sh"
 LABELS = {
@@ -60,7 +58,7 @@ class Shapes:
             "Experimental": "false",
             "GitCommit": "",
             "GoVersion": "go1.21.9",
-            "KernelVersion": "4.18.0-553.el8_10.x86_64",
+            "KernelVersion": KERNEL,
             "MinAPIVersion": "4.0.0",
             "Os": "linux",
         }
@@ -74,7 +72,7 @@ class Shapes:
             "GoVersion": "go1.21.9",
             "Os": "linux",
             "Arch": "amd64",
-            "KernelVersion": "4.18.0-553.el8_10.x86_64",
+            "KernelVersion": KERNEL,
             "BuildTime": "2024-06-11T10:12:04Z",
         }
 
@@ -87,13 +85,13 @@ class Shapes:
                 "arch": "amd64",
                 "cgroupManager": "systemd",
                 "cgroupVersion": "v1",
-                "cpus": 16,
+                "cpus": CORES,
                 "distribution": {"distribution": "rocky", "version": "8.10"},
                 "eventLogger": "file",
-                "hostname": "simulated",
-                "kernel": "4.18.0-553.el8_10.x86_64",
+                "hostname": HOSTNAME,
+                "kernel": KERNEL,
                 "logDriver": "k8s-file",
-                "memTotal": HOST_MEMORY,
+                "memTotal": MEMORY,
                 "ociRuntime": {"name": "crun", "path": "/usr/bin/crun"},
                 "os": "linux",
                 "security": {"rootless": False, "selinuxEnabled": False, "seccompEnabled": True},
@@ -270,37 +268,40 @@ class Shapes:
     def top(self) -> dict[str, Any]:
         """Processes of the container, numbered as it sees them."""
         titles = ["USER", "PID", "PPID", "%CPU", "ELAPSED", "TTY", "TIME", "COMMAND"]
-        seconds = (self._box.now_ns - self._box.started_ns) // NS_PER_SECOND
-        cpu = f"{CORES_IN_USE * 100:.3f}"
-        row = ["root", "1", "0", cpu, f"{seconds}s", "?", f"{int(seconds * CORES_IN_USE)}s", " ".join(COMMAND)]
+        seconds = max(1, (self._box.now_ns - self._box.started_ns) // NS_PER_SECOND)
+        cpu_s = self._box.host.triton_cpu_ns(self._box.now_ns) // NS_PER_SECOND
+        share = f"{cpu_s / seconds * 100:.3f}"
+        row = ["root", "1", "0", share, f"{seconds}s", "?", f"{cpu_s}s", " ".join(COMMAND)]
         return {"Processes": [row] if self._box.running else [], "Titles": titles}
 
     def stats(self) -> dict[str, Any]:
         """One report of /containers/stats."""
         box = self._box
-        up_ns = box.now_ns - box.started_ns if box.running else 0
-        cpu_ns = int(up_ns * CORES_IN_USE)
-        requests = sum(model.statistics.success_count for model in box.models.values() if model.batcher)
+        up_ns = max(1, box.now_ns - box.started_ns)
+        cpu_ns = box.host.triton_cpu_ns(box.now_ns) if box.running else 0
+        received, sent = box.host.network_bytes(box.now_ns) if box.running else (0, 0)
+        memory = TRITON_MEMORY if box.running else 0
+        percent = round(cpu_ns / up_ns * 100, 2)
         return {
             "Error": None,
             "Stats": [
                 {
-                    "AvgCPU": CORES_IN_USE * 100 if box.running else 0,
+                    "AvgCPU": percent,
                     "ContainerID": CONTAINER_ID,
                     "Name": NAME,
                     "PerCPU": None,
-                    "CPU": round(CORES_IN_USE * 80 + box.card.util, 2) if box.running else 0,
+                    "CPU": percent,
                     "CPUNano": cpu_ns,
                     "CPUSystemNano": cpu_ns // 5,
                     "SystemNano": box.now_ns,
-                    "MemUsage": MEMORY_IN_USE if box.running else 0,
-                    "MemLimit": HOST_MEMORY,
-                    "MemPerc": MEMORY_IN_USE / HOST_MEMORY * 100 if box.running else 0,
-                    "NetInput": requests * 612 if box.running else 0,
-                    "NetOutput": requests * 348 if box.running else 0,
+                    "MemUsage": memory,
+                    "MemLimit": MEMORY,
+                    "MemPerc": memory / MEMORY * 100,
+                    "NetInput": received,
+                    "NetOutput": sent,
                     "BlockInput": 2_411_724_800 if box.running else 0,
                     "BlockOutput": 0,
-                    "PIDs": 214 if box.running else 0,
+                    "PIDs": TRITON_TASKS if box.running else 0,
                     "UpTime": cpu_ns,
                     "Duration": cpu_ns,
                 }

@@ -17,13 +17,14 @@ from typing import Any
 import msgspec
 
 from console.simulator.box import Box
+from console.simulator.host import HostFolder
 from console.simulator.podman_service import PodmanService, Pulse
-from console.simulator.podman_shapes import PublishedPorts
+from console.simulator.podman_shapes import COMMAND, CONTAINER_ID, PublishedPorts
 from console.simulator.scenes import Scene
 from console.simulator.triton_server import TritonServer
 
 NS_PER_SECOND = 1_000_000_000
-TICK_S = 0.25
+TICK_S = 0.2
 SUSPENDED_S = 30
 """A longer gap between two ticks means that the machine slept; the box then had no traffic meanwhile."""
 STEPPED_START_NS = 1_783_145_071 * NS_PER_SECOND
@@ -33,6 +34,7 @@ READY_FILE = "box.json"
 STATE_FILE = "nvml.json"
 SOCKET_FILE = "podman.sock"
 REPOSITORY = "models"
+ROOT = "root"
 
 
 class SimulatorProcess:
@@ -44,6 +46,7 @@ class SimulatorProcess:
         self._seed = seed
         start_ns = STEPPED_START_NS if stepped else time.time_ns()
         self._box = Box(scene, seed=seed, start_ns=start_ns, repository=folder / REPOSITORY)
+        self._host_folder = HostFolder(folder / ROOT)
         self._pulse = Pulse()
         self._triton = TritonServer(self._box, self._catch_up)
         self._closed_ports: list[socket.socket] = []
@@ -62,6 +65,8 @@ class SimulatorProcess:
         podman = PodmanService(self._box, ports, self._pulse, self._catch_up)
         try:
             await podman.start(self._folder / SOCKET_FILE)
+            mismatch = self._box.scene.nvml_error != 0
+            self._host_folder.write(self._box.host.fixed_files(CONTAINER_ID, COMMAND, mismatch))
             self._write_state()
             self._write_ready(ports)
             await self._live()
@@ -129,6 +134,7 @@ class SimulatorProcess:
         sys.stdout.flush()
 
     def _write_state(self) -> None:
+        self._host_folder.write(self._box.host.moving_files(CONTAINER_ID, self._box.now_ns))
         second = self._box.now_ns // NS_PER_SECOND
         if second != self._state_written_s:
             _write_atomically(self._folder / STATE_FILE, self._box.nvml_document())
@@ -145,13 +151,15 @@ class SimulatorProcess:
             "podman": f"unix://{self._folder / SOCKET_FILE}",
             "nvml": str(self._folder / STATE_FILE),
             "repository": str(self._folder / REPOSITORY),
+            "root": str(self._folder / ROOT),
         }
         _write_atomically(self._folder / READY_FILE, document)
 
     def _remove_files(self) -> None:
         for closed in self._closed_ports:
             closed.close()
-        shutil.rmtree(self._folder / REPOSITORY, ignore_errors=True)
+        for name in (REPOSITORY, ROOT):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
         for name in (READY_FILE, STATE_FILE, SOCKET_FILE):
             (self._folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # somebody else has files there, or has removed it
