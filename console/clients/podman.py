@@ -231,7 +231,7 @@ class Podman:
 
     def _decode(self, path: str, kind: type[T], params: Mapping[str, str] | None = None) -> T | None:
         answer = self._get(path, params)
-        if answer.status_code == 404:
+        if answer.status_code == 404 or answer.content.strip() == b"null":
             return None
         if answer.status_code >= 400:
             raise SourceError("protocol", f"Podman answered {answer.status_code}: {_message(answer.content)}")
@@ -242,23 +242,24 @@ class Podman:
 
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         from podman.errors import APIError
-        from requests import RequestException, Timeout
+        from requests import RequestException
         from urllib3.exceptions import HTTPError
 
         try:
             return self._api.get(path, params=params)
-        except Timeout as error:
-            raise SourceError("timeout", f"Podman did not answer within {CALL_TIMEOUT:.0f} s") from error
         except (APIError, RequestException, HTTPError, OSError) as error:
             raise _gone(self.url, error) from error
 
 
 def _gone(url: str, error: BaseException) -> SourceError:
+    """podman-py wraps requests, which wraps urllib3, which wraps the system's error: the innermost tells."""
     reasons: list[BaseException] = []
     seen: BaseException | None = error
     while seen is not None and len(reasons) < 8:
         reasons.append(seen)
         seen = seen.__cause__ or seen.__context__
+    if any(isinstance(one, TimeoutError) for one in reasons):
+        return SourceError("timeout", f"{_path(url)}: Podman did not answer in time")
     system = next((one for one in reasons if isinstance(one, OSError) and one.errno), None)
     if system is not None:
         origin = "rootless" if "/run/user/" in url else "rootful"

@@ -17,7 +17,7 @@ _COUNTER = re.compile(r"restart counter is at (?P<count>\d+)")
 _STARTED = re.compile(r"^Started ")
 _STOPPED = re.compile(r"^Stopped ")
 _LIMIT = re.compile(r"[Ss]tart request repeated too quickly")
-_TIMEOUT = re.compile(r"(?:[Ss]tart|[Ss]top)[a-z-]* (?:operation )?timed out")
+_TIMEOUT = re.compile(r"(?:[Ss]tart|[Ss]top)[a-z'-]* (?:operation )?timed out")
 
 
 def events(unit: str, entries: Iterable[tuple[float, str]]) -> list[Event]:
