@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import queue
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from console.clients.triton import TritonAddress
+from console.clients.triton_ask import ask
 from console.config import Settings
 from console.core.model import ContainerState, PodmanState, SourceError
-from console.core.poller import Source
-from console.core.session import Session
+from console.core.poller import Source, Stream
+from console.core.session import Answer, Session
 from console.core.triton_command import http_ports
 from console.sources.container import ContainerSettings, ContainerSource
+from console.sources.events import Outbox, Past, PodmanEvents
 from console.sources.gpu import GpuSource
 from console.sources.host import HostSource
 from console.sources.kernel_log import KernelLogSource
+from console.sources.logs import LogStream
 from console.sources.repository import Place, RepositorySource, places
 from console.sources.triton import ConfigSource, IndexSource, MetricsSource, ServerSource, StatsSource
 
@@ -62,25 +64,6 @@ class Kept:
     def close(self) -> None:
         """Close the source inside."""
         self._source.close()
-
-
-class Channel:
-    """A stream of items that sources tell by the way (new kernel faults); `put` is safe from any thread."""
-
-    name = "told"
-
-    def __init__(self) -> None:
-        self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def put(self, item: Any) -> None:
-        """Hand an item on."""
-        self._items.put(item)
-
-    def run(self, emit: Callable[[Any], None], stop: threading.Event) -> None:
-        """Emit until stopped."""
-        while not stop.is_set():
-            with contextlib.suppress(queue.Empty):
-                emit(self._items.get(timeout=0.5))
 
 
 class Locator:
@@ -131,12 +114,12 @@ class Locator:
 
 def build(settings: Settings, *, nvml: Any = None, simulated: str | None = None) -> Session:
     """All sources and streams of one box; nothing is read before the session starts."""
-    told = settings.podman
+    podman = settings.podman
     port = settings.triton.http_port
     finder = ContainerSource(
         ContainerSettings(
-            socket=told.socket or None,
-            container=told.container or None,
+            socket=podman.socket or None,
+            container=podman.container or None,
             port=port or DEFAULT_PORTS[0],
             port_told=bool(port),
         )
@@ -146,7 +129,7 @@ def build(settings: Settings, *, nvml: Any = None, simulated: str | None = None)
     interval = settings.triton.interval
     stats = Kept(StatsSource(locator.address, interval))
     configs = Kept(ConfigSource(locator.address, lambda: stats.value))
-    channel = Channel()
+    told_by_the_way = Outbox()
     gpu = GpuSource(api=nvml, pcie_counters=settings.gpu.pcie_counters)
     gpu.interval = settings.gpu.interval
     sources: list[Source] = [
@@ -159,9 +142,31 @@ def build(settings: Settings, *, nvml: Any = None, simulated: str | None = None)
         configs,
         RepositorySource(locator.places, lambda: configs.value),
         HostSource(lambda: _pid(container)),
-        KernelLogSource(channel.put),
+        KernelLogSource(told_by_the_way.put),
     ]
-    return Session(sources, [channel], simulated=simulated)
+    past = Past(finder.target, lambda: _unit(container))
+    streams: list[Stream] = [
+        told_by_the_way,
+        LogStream(finder.target),
+        PodmanEvents(finder.target, lambda: _socket(container), lambda: box.read_now("container")),
+    ]
+
+    def ask_once(model: str, version: str | None) -> Answer:
+        told = ask(locator.address(), model, version)
+        return Answer(model, version, bool(told.ok), told.wall, told.ms, told.summary)
+
+    box = Session(sources, streams, simulated=simulated, backfill=past.readers(), ask=ask_once)
+    return box
+
+
+def _socket(container: Kept) -> str | None:
+    value: PodmanState | None = container.value
+    return value.socket if value else None
+
+
+def _unit(container: Kept) -> str | None:
+    value: PodmanState | None = container.value
+    return value.container.unit if value and value.container else None
 
 
 def _pid(container: Kept) -> int | None:
