@@ -1,0 +1,138 @@
+"""Models (2): the union list at the left, all that is known about the chosen model at the right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+from textual.geometry import Region
+
+from console.core.model import ModelKey
+from console.tui.commands import Command
+from console.tui.panes.base import Pane, View
+from console.tui.panes.model_details import ModelDetails
+from console.tui.panes.models_list import ModelsList, VersionKey
+from console.tui.screens.base import BoxScreen, Places
+from console.tui.screens.overview import Ask
+from console.tui.widgets.lines import LineView
+
+if TYPE_CHECKING:
+    from console.tui.app import ConsoleApp
+
+LIST_WIDTH, NARROW_LIST = 44, 40
+WIDE = 120
+LIST_SHARE = 3
+"""Under 100 columns the list takes one of so many parts of the height, the details the rest."""
+
+
+class ModelsScreen(BoxScreen):
+    """Every model, every version, and what is known about the chosen one."""
+
+    NAME = "models"
+    FOOTER = (
+        ("sort.left", "> sort"),
+        "sort.turn",
+        "filter",
+        "view.next",
+        "maximise",
+        "open",
+        "models.ask",
+        "models.diff",
+        "log",
+        ("escape", "back"),
+        "palette",
+        "help",
+    )
+
+    def make_panes(self) -> Iterable[Pane]:
+        yield ModelsList(id="models-list")
+        yield ModelDetails(id="model-details")
+
+    @property
+    def listed(self) -> ModelsList:
+        """The left pane."""
+        return cast("ModelsList", self.panes["models-list"])
+
+    @property
+    def details(self) -> ModelDetails:
+        """The right pane."""
+        return cast("ModelDetails", self.panes["model-details"])
+
+    def place(self, body: Region) -> Places:
+        if self.compact:
+            height = max(5, body.height // LIST_SHARE)
+            top, bottom = body.split_horizontal(min(height, body.height))
+            return {"models-list": top, "model-details": bottom}
+        left, right = body.split_vertical(LIST_WIDTH if body.width >= WIDE else NARROW_LIST)
+        return {"models-list": left, "model-details": right}
+
+    def adapt(self, view: View) -> None:
+        for pane in self.panes.values():
+            pane.frame = "rule" if view.compact else "box"
+        self.details.answers = dict(self.app_.answers)
+
+    def on_screen_resume(self) -> None:
+        """The list's cursor stands on the model that was chosen elsewhere, or on the busiest."""
+        self.app_.refresh_now()
+        view = self.listed.view
+        key = self.app_.chosen or (view.model.key if view is not None and view.model is not None else None)
+        if key is not None and not self.listed.select(VersionKey(key.name, key.version)):
+            self.listed.select(VersionKey(key.name, None))
+
+    def on_line_view_cursor_moved(self, message: LineView.CursorMoved) -> None:
+        """The details follow the cursor; so do the trends of other screens, where the server knows the version."""
+        key = message.key
+        if not isinstance(key, VersionKey):
+            return
+        view = self.listed.view
+        rows = [row for row in (view.snapshot.models if view else ()) if row.name == key.model]
+        known = next((row.key for row in rows if row.version == key.version), None)
+        served = next((row.key for row in rows if row.state == "READY"), rows[0].key if rows else None)
+        self.details.chosen = ModelKey(key.model, key.version) if key.version else served or ModelKey(key.model, "")
+        self.app_.chosen = known or served or self.app_.chosen
+        self.details.top = 0
+        self.details.again()
+
+    def open_chosen(self) -> None:
+        """`enter`: to the details, over the whole body where they have little room."""
+        self.set_focus(self.details, scroll_visible=False)
+        if self.compact and self.maximised is None:
+            self.toggle_maximised(self.details)
+
+    def step_out(self) -> bool:
+        if self.details.whole_difference:
+            self.toggle_difference()
+            return True
+        if super().step_out():
+            if self.compact:
+                self.set_focus(self.listed, scroll_visible=False)
+            return True
+        if self.focused is self.details:
+            self.set_focus(self.listed, scroll_visible=False)
+            return True
+        return False
+
+    def toggle_difference(self) -> None:
+        """`d`: the whole difference live / disk in the details' place; again: the details."""
+        self.details.whole_difference = not self.details.whole_difference
+        self.details.top = 0
+        self.details.again()
+
+
+class Difference(Command):
+    """Difference between the served configuration and config.pbtxt."""
+
+    ID, KEYS, LABEL, SCOPE = "models.diff", ("d",), "diff", "models"
+
+    def why_off(self, app: ConsoleApp) -> str | None:
+        return None if isinstance(app.box, ModelsScreen) else "this works on Models only"
+
+    def run(self, app: ConsoleApp) -> None:
+        if isinstance(app.box, ModelsScreen):
+            app.box.toggle_difference()
+
+
+class AskHere(Ask):
+    """Ask the chosen model once: a request made from its metadata; shows the answer and its time."""
+
+    ID, SCOPE = "models.ask", "models"
