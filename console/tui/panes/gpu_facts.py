@@ -1,0 +1,168 @@
+"""The card's figures (design 1.12, right): each with what it does not mean; `–` with the reason where not given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from console.core import units
+from console.core.model import GpuState
+from console.core.text import one_line
+from console.tui.panes.base import Pane, View
+from console.tui.panes.gpu_memory import no_card
+from console.tui.panes.wording import sign
+from console.tui.widgets.cells import Line, left, right
+from console.tui.widgets.lines import Row
+
+NAME, FIGURE = 12, 5
+
+
+class GpuFacts(Pane):
+    """Utilisation to retired pages. A figure that this card does not give says so in its place."""
+
+    FIELDS = ("gpu",)
+    AGE = "gpu"
+
+    def title(self, view: View) -> Line:
+        card = view.card
+        if card is None:
+            return (("card", "title"),)
+        uuid = one_line(card.uuid or "", 60)
+        short = f"{uuid[:8]}…{uuid[-2:]}" if len(uuid) > 12 else uuid
+        return ((f"GPU {card.index}  {one_line(card.name or '?', 60)}  {short}", "title"),)
+
+    def note(self, view: View) -> Line:
+        base = super().note(view)
+        box = view.snapshot.gpu.value
+        count = len(box.gpus) if box else 0
+        switch: Line = ((f"{view.gpu + 1} of {count}  , .  ", "key"),) if count > 1 else ()
+        return (*switch, *base)
+
+    def lines(self, view: View) -> list[Row]:
+        card = view.card
+        if card is None:
+            return no_card(view)
+        made = list(_figures(card))
+        if view.snapshot.gpu.is_old(view.mono):
+            return [Row((("~ ", "old"), *row.line)) if not callable(row.line) else row for row in made]
+        return made
+
+
+def _figures(card: GpuState) -> Iterator[Row]:
+    yield _one(card, "util", "util_pct", units.whole(card.util_pct), "%", "share of time a kernel ran, not")
+    yield Row(((" " * (NAME + FIGURE + 6) + "how full the card was", "dim"),))
+    yield _one(card, "mem ctrl", "mem_ctrl_pct", units.whole(card.mem_ctrl_pct), "%")
+    yield _one(
+        card, "SM clock", "sm_mhz", units.whole(card.sm_mhz), "MHz", _of(card.sm_max_mhz, "lock: cannot be read")
+    )
+    yield _one(card, "mem clock", "memory_mhz", units.whole(card.memory_mhz), "MHz", _of(card.memory_max_mhz))
+    yield _one(card, "power", "power_w", units.whole(card.power_w), "W", _power(card))
+    yield _one(card, "temp", "temp_c", units.whole(card.temp_c), "°C", _heat(card))
+    yield _one(card, "fan", "fan_pct", units.whole(card.fan_pct), "%")
+    yield _one(card, "P-state", "pstate", "" if card.pstate is None else f"P{card.pstate}", "")
+    yield _pcie(card)
+    yield _persistence(card)
+    yield _ecc(card)
+    yield _pages(card)
+
+
+def _one(card: GpuState, name: str, field: str, figure: str, unit: str, note: str = "") -> Row:
+    """Name, figure, unit, note; where the card gives none, the reason in the note's place."""
+    if getattr(card, field) is None:
+        reason = one_line(card.missing.get(field, "not given"), 80)
+        return Row(((left(name, NAME), "label"), (right(units.NONE, FIGURE), "dim"), (f"      {reason}", "dim")))
+    return Row(
+        (
+            (left(name, NAME), "label"),
+            (right(figure, FIGURE), "value"),
+            (f" {left(unit, 5)}", ""),
+            (note, "dim"),
+        )
+    )
+
+
+def _of(most: int | None, note: str = "") -> str:
+    return "   ".join(part for part in (f"of {most}" if most else "", note) if part)
+
+
+def _power(card: GpuState) -> str:
+    parts = [f"limit {card.power_limit_w:.0f}" if card.power_limit_w else ""]
+    parts.append(f"default {card.power_default_w:.0f}" if card.power_default_w else "")
+    if card.power_min_w and card.power_max_w:
+        parts.append(f"{card.power_min_w:.0f}–{card.power_max_w:.0f}")
+    return ", ".join(part for part in parts if part)
+
+
+def _heat(card: GpuState) -> str:
+    parts = (
+        f"slows at {card.temp_slowdown_c:.0f}" if card.temp_slowdown_c else "",
+        f"off at {card.temp_shutdown_c:.0f}" if card.temp_shutdown_c else "",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _pcie(card: GpuState) -> Row:
+    if card.pcie_gen is None and card.pcie_width is None:
+        return _one(card, "PCIe", "pcie_gen", "", "")
+    now = f"{card.pcie_gen or '?'} x{card.pcie_width or '?'}"
+    most = f"can {card.pcie_gen_max or '?'} x{card.pcie_width_max or '?'}"
+    narrow = bool(card.pcie_width and card.pcie_width_max and card.pcie_width < card.pcie_width_max)
+    replays = "" if card.pcie_replays is None else f"   replays {card.pcie_replays}"
+    made: Line = (
+        (left("PCIe", NAME), "label"),
+        (right(now, FIGURE + 2), "warn" if narrow else "value"),
+        (f"     {most}{replays}", "dim"),
+    )
+    return Row((*made, ("  narrower than it can", "warn")) if narrow else made)
+
+
+def _persistence(card: GpuState) -> Row:
+    mode = one_line(card.compute_mode or "?", 30)
+    note = f"      compute mode {mode}"
+    if card.persistence is None:
+        return _one(card, "persistence", "persistence", "", "")
+    word = "on" if card.persistence else "off: every first use waits for the driver"
+    return Row(
+        (
+            (left("persistence", NAME), "label"),
+            sign("ok" if card.persistence else "note"),
+            (f" {word}", ""),
+            (note, "dim"),
+        )
+    )
+
+
+def _ecc(card: GpuState) -> Row:
+    if card.ecc_on is None:
+        return _one(card, "ECC", "ecc_on", "", "")
+    if not card.ecc_on:
+        return Row(((left("ECC", NAME), "label"), sign("none"), (" off: memory errors pass unseen", "")))
+    now, ever = card.ecc_uncorrected_now, card.ecc_uncorrected_ever
+    errors = f"uncorrectable {_count(now)} now, {_count(ever)} ever"
+    corrected = f"   corrected {_count(card.ecc_corrected_now)}" if card.ecc_corrected_now else ""
+    return Row(
+        (
+            (left("ECC", NAME), "label"),
+            sign("fail" if now else "ok"),
+            (" on", ""),
+            (f"      {errors}{corrected}", "dim"),
+        )
+    )
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else str(value)
+
+
+def _pages(card: GpuState) -> Row:
+    """Retired pages on older cards, row remaps on newer ones."""
+    if card.remapped_correctable is not None or card.remapped_uncorrectable is not None:
+        total = (card.remapped_correctable or 0) + (card.remapped_uncorrectable or 0)
+        bad = bool(card.remap_failed)
+        state = "a remap FAILED" if bad else "pending: reset the card" if card.remap_pending else "none pending"
+        value = sign("fail" if bad else "warn" if card.remap_pending else "ok")
+        return Row(((left("rows", NAME), "label"), value, (f" {total} remapped, {state}", "")))
+    if card.retired_pages is None:
+        return _one(card, "pages", "retired_pages", "", "")
+    state = "some pending: reset the card" if card.retired_pending else "none pending"
+    value = sign("warn" if card.retired_pending else "ok")
+    return Row(((left("pages", NAME), "label"), value, (f" {card.retired_pages} retired, {state}", "")))
