@@ -1,0 +1,109 @@
+"""Problems (design 1.14): verdicts as a list, newest cause first, consequences folded under their cause."""
+
+from __future__ import annotations
+
+from console.core.model import Verdict
+from console.core.text import one_line
+from console.tui.panes.base import Pane, View
+from console.tui.panes.wording import sign
+from console.tui.screens import SCREENS
+from console.tui.widgets.cells import Line, left
+from console.tui.widgets.lines import Row
+
+COUNTED = ("fail", "warn", "unknown")
+"""Signs that the header counts, in the order of the list."""
+SUBJECT_DIGITS = {"model": "2", "container": "5", "server": "5", "gpu": "8", "box": "7"}
+FROM = {"model": "statistics", "container": "podman", "server": "health", "gpu": "NVML", "box": "host"}
+OPENS, FROM_CELLS, SINCE = 14, 12, 10
+VerdictKey = tuple[str, str | None, str]
+"""Identity of a verdict: id, model, title without figures that move."""
+
+
+def key_of(verdict: Verdict) -> VerdictKey:
+    """The same verdict keeps its key while its figures move."""
+    return (verdict.id, verdict.model, verdict.subject if verdict.model else verdict.title)
+
+
+def problems(verdicts: tuple[Verdict, ...]) -> list[Verdict]:
+    """What is counted: by sign, then the newest first."""
+    found = [one for one in verdicts if one.sign in COUNTED]
+    return sorted(found, key=lambda one: (COUNTED.index(one.sign), -(one.since_wall or 0.0)))
+
+
+def digit_of(verdict: Verdict) -> str:
+    """The screen that holds the details: the verdict's own word where such a screen is there, else by its subject."""
+    known = {one.digit for one in SCREENS if one.digit}
+    for digit in (verdict.next_key, SUBJECT_DIGITS.get(verdict.subject, "")):
+        if digit in known:
+            return digit
+    return ""
+
+
+class ProblemsPane(Pane):
+    """The list that the header counts."""
+
+    FIELDS = ("verdicts",)
+    TICKS = False
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
+        super().__init__(id=id)
+        self.pinned = 1
+
+    def title(self, view: View) -> Line:
+        found = f"   /{one_line(self.filter, 30)}" if self.filter else ""
+        return ((f"Problems{found}", "title"),)
+
+    def note(self, view: View) -> Line:
+        return (("w", "key"), (" why, with figures", "dim"))
+
+    def lines(self, view: View) -> list[Row]:
+        cells = max(20, view.width - 3 - SINCE - FROM_CELLS - OPENS)
+        head = f"   {left('SINCE', SINCE)}{left('WHAT', cells)}{left('FROM', FROM_CELLS)}OPENS"
+        made = [Row(((head, "label"),))]
+        for verdict in problems(view.snapshot.verdicts):
+            if self.wanted(f"{verdict.title} {verdict.id} {verdict.model or ''}"):
+                made += self._rows(verdict, view, cells)
+        if len(made) == 1:
+            made.append(self._none(view))
+        return made
+
+    def _rows(self, verdict: Verdict, view: View, cells: int) -> list[Row]:
+        title = left(one_line(verdict.title, 300), cells - 1) + " "
+        origin = left(FROM.get(verdict.subject, "why"), FROM_CELLS)
+        line: Line = (
+            sign(verdict.sign),
+            ("  ", ""),
+            (left(view.clock(verdict.since_wall), SINCE), "dim"),
+            (title, ""),
+            (f"{origin}", "dim"),
+            (_opens(verdict), "key"),
+        )
+        made = [Row(line, key_of(verdict))]
+        indent = " " * (3 + SINCE)
+        made += [Row(((f"{indent}└ {one_line(text, 300)}", "dim"),)) for text in verdict.consequences]
+        return made
+
+    def _none(self, view: View) -> Row:
+        if self.filter:
+            return Row((("   no problem matches the filter", "dim"),))
+        if not view.snapshot.verdicts:
+            return Row((("   … nothing was judged yet", "dim"),))
+        return Row((sign("ok"), ("  no problem stands out; w tells what cannot be seen from here", "")))
+
+    def verdict(self) -> Verdict | None:
+        """The one under the cursor."""
+        verdicts = self.view.snapshot.verdicts if self.view else ()
+        return next((one for one in verdicts if key_of(one) == self.cursor), None)
+
+    def filterable(self) -> bool:
+        return True
+
+    def yank(self) -> str:
+        verdict = self.verdict()
+        return "" if verdict is None else "\n".join((verdict.title, *verdict.lines))
+
+
+def _opens(verdict: Verdict) -> str:
+    digit = digit_of(verdict)
+    title = next((one.title for one in SCREENS if one.digit == digit and digit), "")
+    return f"{digit} {title}" if title else ""
