@@ -260,8 +260,8 @@ def bring_up_box() -> Box:
     """Design 1.10: a card on the bus, no driver, no server ever seen."""
     box = empty_box()
     parts = {reading.part: reading for reading in box.readings}
-    error = Failure("unavailable", "NVML error 12: libnvidia-ml.so.1 is not installed", "install the driver")
-    parts["gpu"] = good("gpu", GpuBox(pci_devices=1), error=error)
+    message = "NVML error 12: libnvidia-ml.so.1 was not found; 1 NVIDIA device is on the PCI bus"
+    parts["gpu"] = bad("gpu", "unavailable", message, "install the driver")
     return box_of(parts)
 
 

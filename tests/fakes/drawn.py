@@ -388,7 +388,7 @@ def podman() -> PodmanState:
             "CUDA_VERSION": "12.4.1",
             "TRT_VERSION": "10.0.1",
             "TRITON_SERVER_VERSION": "2.46.0",
-            "NVIDIA_REQUIRE_CUDA": "cuda>=9.0 driver>=545",
+            "NVIDIA_REQUIRE_CUDA": "cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=tesla,driver>=535,driver<536",
         },
         command=("tritonserver", "--model-repository=/models", "--model-control-mode=explicit"),
         created_wall=at("13:39:54"),
