@@ -289,6 +289,7 @@ class MetricsSource(_HttpSource):
             if not fresh and model.pending:
                 model.pending.pop()
             model.pending.append(pending)
+        samples = tuple(model.pending)
         old = model.metrics
         failures = self._failures(model, lines, rates)
         if (
@@ -298,10 +299,9 @@ class MetricsSource(_HttpSource):
             and old.failures is failures
             and old.load_seconds == lines.load_seconds
             and len(old.request_summary) == len(lines.quantiles) == 0
-            and old.pending_samples == (samples := tuple(model.pending))
+            and old.pending_samples == samples
         ):
             return old
-        samples = tuple(model.pending)
         model.metrics = ModelMetrics(
             key=lines.key,
             pending=pending,

@@ -59,7 +59,7 @@ def test_folders_versions_and_sizes(tmp_path: Path) -> None:
     (rank,) = found.models
     assert [(v.version, v.size, v.usable) for v in rank.versions] == [(1, 100, True), (2, 0, False), (10, 7, True)]
     assert rank.config_error is None
-    assert rank.config_mtime_wall == (tmp_path / "rank" / "config.pbtxt").stat().st_mtime
+    assert rank.config_mtime_wall == pytest.approx((tmp_path / "rank" / "config.pbtxt").stat().st_mtime)
     newest = (tmp_path / "rank" / "1" / "model.plan").stat().st_mtime
     assert rank.versions[0].mtime_wall == pytest.approx(newest)
 
