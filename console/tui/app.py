@@ -14,13 +14,15 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingsMap
 from textual.screen import Screen
 
+import console.tui.jumps  # noqa: F401  (registers its commands)
 from console.core.history import History
 from console.core.model import Event, LogLine, ModelKey, Reading, Snapshot, Verdict
 from console.core.session import Answer, Session
-from console.core.store import Store
+from console.core.store import Store, rows_named
+from console.core.text import one_line
 from console.tui import commands, crash, terminal
 from console.tui.cost import OwnCost
-from console.tui.messages import Inbox, ItemsWaiting, LogBuffer, ReadingArrived
+from console.tui.messages import AskEnded, Inbox, ItemsWaiting, LogBuffer, ReadingArrived
 from console.tui.panes.base import Pane, View
 from console.tui.panes.header import Status
 from console.tui.screens import SCREENS, entry
@@ -84,6 +86,8 @@ class ConsoleApp(App[None]):
         """Name of the model that is being asked now."""
         self.chosen: ModelKey | None = None
         """The model version that details, trends, log and ask are about; None = the busiest."""
+        self.event: float | None = None
+        """Time of the event that Timeline is to open at."""
         self.gpu = 0
         self.host = host or socket.gethostname()
         self.look = Look(themes.found[DEFAULT], charset)
@@ -172,6 +176,15 @@ class ConsoleApp(App[None]):
     def dropped(self) -> int:
         """Log lines and events that came faster than they could be taken in."""
         return self._inbox.dropped
+
+    def on_ask_ended(self, message: AskEnded) -> None:
+        answer = message.answer
+        self.asking = None
+        self.answers[answer.model] = answer
+        took = "" if answer.millis is None else f" in {answer.millis:.1f} ms"
+        told = f"{answer.model} {'answered' if answer.ok else 'did not answer'}{took}: {one_line(answer.text, 300)}"
+        self.notify(told, severity="information" if answer.ok else "error", timeout=10, markup=False)
+        self.refresh_now()
 
     def on_line_view_cursor_moved(self, message: LineView.CursorMoved) -> None:
         if isinstance(message.key, ModelKey) and message.view.screen is self.screen:
@@ -295,6 +308,18 @@ class ConsoleApp(App[None]):
             self.tell(why)
         elif self.pane is not None:
             self.pane.again()
+
+    def chosen_key(self) -> ModelKey | None:
+        """The model version that is chosen or, without a choice, the busiest."""
+        wall, mono = time.time(), time.monotonic()
+        view = View(self.store.snapshot(wall, mono), self.store.history, wall, mono, chosen=self.chosen)
+        return None if view.model is None else view.model.key
+
+    def choose_model(self, name: str | None) -> None:
+        """Choose a model by name: its READY version, else its first."""
+        rows = rows_named(self.store.snapshot(time.time(), time.monotonic()).models, name or "")
+        if rows:
+            self.chosen = rows[0].key
 
     @property
     def gpu_count(self) -> int:

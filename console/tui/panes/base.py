@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, ClassVar
 
 from console.core import units
@@ -54,6 +55,12 @@ class View:
         """`1 s` or `–`."""
         return units.age(reading.age(self.mono))
 
+    def edge(self, reading: Reading[Any]) -> float:
+        """Right end of a chart of this reading: its newest sample, so that a column just begun is not blank. A source
+        that is silent for longer leaves a gap that grows."""
+        age = reading.age(self.mono)
+        return self.mono if age is None else self.mono - min(age, 3.0)
+
     def since(self, wall: float | None) -> str:
         """Age of a moment: `24 m`."""
         return units.age(None if wall is None else self.wall - wall)
@@ -78,11 +85,14 @@ class Pane(LineView):
     """False for a pane whose lines hold no age and no clock."""
     AGE: ClassVar[str] = ""
     """Field of Snapshot whose age stands in the title; "" = the pane has none."""
+    PINNED: ClassVar[int] = 0
+    """First lines (column heads) that do not scroll."""
     NUMBER: ClassVar[str] = ""
     """Digit of the screen that holds the details, shown as `[8]`."""
 
     def __init__(self, *, frame: Frame = "box", id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
         super().__init__(frame=frame, id=id)
+        self.pinned = self.PINNED
         self.view: View | None = None
         """What the lines on the screen were made from."""
         self.filter = ""
@@ -98,6 +108,10 @@ class Pane(LineView):
     def lines(self, view: View) -> list[Row]:
         """The content, from top to bottom. Pure: needs no app, no screen, no clock but the View's."""
         raise NotImplementedError
+
+    def foot_lines(self, view: View) -> list[Line]:
+        """Lines at the bottom of the pane that do not scroll."""
+        return []
 
     def note(self, view: View) -> Line:
         """What the frame says at the right: the age and the number of the screen with the details."""
@@ -162,7 +176,8 @@ class Pane(LineView):
             self.set_rows(self.rows, tail=self.note(view))
             return
         self._seen = seen
-        self.set_rows(self.lines(view), head=self.title(view), tail=self.note(view))
+        foot = [Row(line) for line in self.foot_lines(view)]
+        self.set_rows(self.lines(view), head=self.title(view), tail=self.note(view), foot=foot)
 
     def fitted(self, view: View) -> View:
         """The View with this pane's room in it."""
@@ -204,4 +219,4 @@ def age_line(reading: Reading[Any], mono: float) -> Line:
         return (("▲ no answer", "warn"),) if reading.error is not None else (("…", "dim"),)
     if reading.is_old(mono):
         return ((f"▲ {units.age(age)} old", "warn"),)
-    return ((units.age(age), "dim"),)
+    return ((units.age(ceil(max(1.0, age))), "dim"),)

@@ -170,8 +170,7 @@ class BoxScreen(Screen[None]):
         if self._small:
             self._placed = {}
             return {"small": Region(0, 0, width, height)}
-        top = 1 + self.has_tabs
-        body = Region(0, top, width, height - top - 1)
+        body = self.body_of(size)
         places = self.place(body) if self.maximised is None else {self.maximised: body}
         self._placed = {name: region for name, region in places.items() if region.area}
         bars = {"header": Region(0, 0, width, 1)}
@@ -179,6 +178,16 @@ class BoxScreen(Screen[None]):
             bars["tabs"] = Region(0, 1, width, 1)
         bars["footer" if self._filtered is None else "filter"] = Region(0, height - 1, width, 1)
         return {**bars, **self._placed}
+
+    def body_of(self, size: Size) -> Region:
+        """The screen without header, tabs and footer."""
+        top = 1 + self.has_tabs
+        return Region(0, top, size.width, max(0, size.height - top - 1))
+
+    @property
+    def body(self) -> Region:
+        """As `body_of`, for the present size."""
+        return self.body_of(self.size)
 
     def relayout(self) -> None:
         """Ask for a new arrangement (a pane was maximised, heights changed)."""

@@ -58,10 +58,14 @@ class LineView(Widget, can_focus=True):
         self.tail: Line = ()
         """What it says at the right."""
         self.rows: Sequence[Row] = ()
+        self.pinned = 0
+        """Rows at the start (column heads) that do not scroll."""
+        self.foot: Sequence[Row] = ()
+        """Rows that stand at the bottom whatever scrolls above them."""
         self.cursor: Hashable = None
         """Key of the row under the cursor; None when no row has a key."""
         self.top = 0
-        """Number of the first row on the screen."""
+        """How many rows are scrolled out above."""
         self._cursor_at = 0
         self._keyed: list[int] = []
         self._lines: list[tuple[Line, str]] = []
@@ -70,9 +74,17 @@ class LineView(Widget, can_focus=True):
 
     # ------------------------------------------------------------------------------------------------------- content
 
-    def set_rows(self, rows: Sequence[Row], head: Line | None = None, tail: Line | None = None) -> None:
+    def set_rows(
+        self,
+        rows: Sequence[Row],
+        head: Line | None = None,
+        tail: Line | None = None,
+        foot: Sequence[Row] | None = None,
+    ) -> None:
         """Show these rows (and this frame text) from now on; only cells that differ are sent."""
         self.rows = rows
+        if foot is not None:
+            self.foot = foot
         if head is not None:
             self.head = head
         if tail is not None:
@@ -89,6 +101,11 @@ class LineView(Widget, can_focus=True):
         if self.frame == "box":
             return Size(max(0, width - 4), max(0, height - 2))
         return Size(width, max(0, height - (self.frame == "rule")))
+
+    @property
+    def room(self) -> int:
+        """Rows that scroll and are visible at one time."""
+        return max(0, self.inner.height - self.pinned - len(self.foot))
 
     def _seat_cursor(self) -> None:
         if not self._keyed:
@@ -133,7 +150,7 @@ class LineView(Widget, can_focus=True):
 
     def move_pages(self, pages: float) -> None:
         """As `move`, by pages of what is visible."""
-        steps = max(1, int(self.inner.height * abs(pages)))
+        steps = max(1, int(self.room * abs(pages)))
         self.move(steps if pages > 0 else -steps)
 
     def move_end(self, down: bool) -> None:
@@ -148,14 +165,14 @@ class LineView(Widget, can_focus=True):
             self.paint()
 
     def _clamp(self, top: int) -> int:
-        return max(0, min(top, len(self.rows) - self.inner.height))
+        return max(0, min(top, len(self.rows) - self.pinned - self.room))
 
     def _reveal(self, number: int) -> None:
-        height = self.inner.height
-        if number < self.top:
-            self.top = number if number > self._keyed[0] else 0
-        elif number >= self.top + height:
-            self.top = self._clamp(number - height + 1)
+        place = number - self.pinned
+        if place < self.top:
+            self.top = max(0, place) if number > self._keyed[0] else 0
+        elif place >= self.top + self.room:
+            self.top = self._clamp(place - self.room + 1)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
@@ -167,7 +184,7 @@ class LineView(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         number = self.top + event.y - (self.frame != "none")
-        if number in self._keyed:
+        if self.pinned <= number - self.top and number in self._keyed:
             self._put_cursor(number)
             self.paint()
 
@@ -206,8 +223,7 @@ class LineView(Widget, can_focus=True):
         inner = self.inner
         if self.frame != "none" and self.size.height:
             yield self._edge(), ""
-        for number in range(self.top, self.top + inner.height):
-            row = self.rows[number] if number < len(self.rows) else None
+        for row in self._visible(inner.height):
             line: Line = () if row is None else row.line() if callable(row.line) else row.line
             over = ""
             if row is not None and row.key is not None and row.key == self.cursor:
@@ -215,6 +231,14 @@ class LineView(Widget, can_focus=True):
             yield self._framed(line, inner.width, over)
         if self.frame == "box" and self.size.height > 1:
             yield ((f"└{'─' * max(0, self.size.width - 2)}┘", self._edge_style()),), ""
+
+    def _visible(self, height: int) -> Iterator[Row | None]:
+        """Pinned rows, the part that scrolls, the foot: `height` rows, None = blank."""
+        foot = self.foot[: max(0, height - self.pinned)]
+        body = self.rows[self.pinned + self.top :][: max(0, height - self.pinned - len(foot))]
+        shown: list[Row | None] = [*self.rows[: self.pinned], *body]
+        shown += [None] * (height - len(shown) - len(foot))
+        yield from [*shown, *foot][:height]
 
     def _framed(self, line: Line, cells: int, over: str) -> tuple[Line, str]:
         if self.frame != "box":

@@ -20,7 +20,7 @@ def trend(values: Sequence[float | None], low: float, high: float, width: int) -
             drawn.append(" ")
             continue
         share = (value - low) / span if span > 0 else 0.0
-        drawn.append(LEVELS[min(7, max(0, round(share * 8 - 0.5)))])
+        drawn.append(LEVELS[min(7, max(0, int(share * 8)))])
     return "".join(drawn).rjust(max(0, width))
 
 
