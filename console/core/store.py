@@ -16,6 +16,7 @@ from console.core.model import (
     Event,
     GpuBox,
     HostState,
+    ModelFlow,
     ModelRow,
     PodmanState,
     Reading,
@@ -30,6 +31,8 @@ SAME_EVENT = 3.0
 """Seconds within which two tellings of one thing (stream and poll) are one event."""
 FOLD = 3600.0
 """A fault that comes again within this many seconds is counted on its first event, not listed anew."""
+COMMON_SHARE = 0.2
+"""Batch sizes with this share of the runs of 10 s are the usual ones."""
 _MODEL_PARTS = frozenset({"triton.index", "triton.stats", "triton.metrics", "triton.config", "repository"})
 
 
@@ -155,6 +158,19 @@ def _stats_series(stats: TritonStats) -> Iterator[tuple[str, float | None]]:
         yield f"{prefix}.queue_ms", window.queue_ms
         yield f"{prefix}.batch", window.mean_batch
         yield f"{prefix}.fail_rate", window.fail_rate
+        for size, millis in _run_times(flow):
+            yield f"{prefix}.run_ms.{size}", millis
+
+
+def _run_times(flow: ModelFlow) -> Iterator[tuple[int, float]]:
+    """(batch size, ms a run) for the usual sizes: a run's time at one size moves with neither load nor delay, so over
+    time it tells a slower model or card from a longer queue."""
+    usual = flow.w10.batches if flow.w10 else ()
+    least = COMMON_SHARE * sum(batch.runs for batch in usual)
+    common = {batch.size for batch in usual if batch.runs >= least}
+    for batch in flow.w1.batches if flow.w1 else ():
+        if batch.size in common and batch.runs:
+            yield batch.size, batch.ms_per_run
 
 
 def _row_series(snapshot: Snapshot) -> Iterator[tuple[str, float | None]]:

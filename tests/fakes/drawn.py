@@ -627,6 +627,7 @@ def history(target: History, seconds: int = 1800) -> None:
                 "model.ranking/2.queue_ms": (1.23 if long_delay else 0.40) + 0.02 * wobble,
                 "model.ranking/2.batch": (4.3 if long_delay else 1.85) + 0.05 * wobble,
                 "model.ranking/2.fail_rate": 0.0,
+                "model.ranking/2.run_ms.4": 1.60,
                 "model.ranking/2.busy": 0.31 if long_delay else 0.61,
                 "model.ranking/2.pending": 2.0,
                 "model.recall/7.rate": 180 + 6 * wobble,
