@@ -16,7 +16,7 @@ from textual.screen import Screen
 
 import console.tui.jumps  # noqa: F401  (registers its commands)
 from console.core.history import History
-from console.core.model import Event, LogLine, ModelKey, Reading, Snapshot, Verdict
+from console.core.model import PART_FIELDS, Event, LogLine, ModelKey, Reading, Snapshot, Verdict
 from console.core.session import Answer, Session
 from console.core.store import Store, rows_named
 from console.core.text import one_line
@@ -96,6 +96,8 @@ class ConsoleApp(App[None]):
         self._status = Status(self.host)
         self._held: View | None = None
         self._judged = 0.0
+        self._seen: set[str] = set()
+        """Parts that were shown at least once."""
         self._soon = False
         self.use_theme(theme or DEFAULT, keep=False)
 
@@ -155,14 +157,15 @@ class ConsoleApp(App[None]):
     # ------------------------------------------------------------------------------------------------------ messages
 
     def on_reading_arrived(self, message: ReadingArrived) -> None:
-        first = message.reading.reads <= 1
         self.store.apply(message.reading)
-        if first and not self._soon:
+        if message.reading.part not in self._seen and not self._soon:
             self._soon = True
             self.set_timer(FIRST_SHOW_AFTER, self._show_soon)
 
     def _show_soon(self) -> None:
         self._soon = False
+        snapshot = self.store.snapshot(time.time(), time.monotonic())
+        self._seen.update(part for part in PART_FIELDS if snapshot.reading(part).tried)
         self.refresh_now()
 
     def on_items_waiting(self) -> None:

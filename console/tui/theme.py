@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from rich.cells import cell_len
 from rich.errors import StyleSyntaxError
@@ -17,7 +17,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color, ColorParseError
 from textual.strip import Strip
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from console.tui.signs import Charset, encode
 
@@ -130,14 +130,14 @@ def parse(data: Mapping[str, object], origin: str) -> ConsoleTheme:
         raise ThemeError(f"theme file {origin}: unknown setting {sorted(unknown)[0]!r}")
     styles = _styles(_table(data, "styles", origin), origin)
     colors = _colors(_table(data, "colors", origin), origin)
-    theme = Theme(
-        name=f"gpuconsole-{name}",
-        dark=bool(data.get("dark", True)),
-        ansi=bool(data.get("ansi", False)),
-        variables={"input-cursor-text-style": "reverse", "scrollbar": colors.get("surface", "ansi_default")},
-        **{"primary": "ansi_blue" if data.get("ansi") else "#5fafff", **colors},  # type: ignore[arg-type]
-    )
-    return ConsoleTheme(name, theme, styles)
+    shade = "dark" if data.get("dark", True) else "light"
+    base = BUILTIN_THEMES[f"{'ansi' if data.get('ansi') else 'textual'}-{shade}"]
+    return ConsoleTheme(name, _textual(base, f"gpuconsole-{name}", colors), styles)
+
+
+def _textual(base: Theme, name: str, colors: Mapping[str, Any]) -> Theme:
+    """Textual's own theme of that kind with our colours; it keeps the many variables that we do not set."""
+    return replace(base, name=name, **colors)
 
 
 def _table(data: Mapping[str, object], name: str, origin: str) -> Mapping[str, str]:

@@ -192,7 +192,7 @@ class BoxScreen(Screen[None]):
     def relayout(self) -> None:
         """Ask for a new arrangement (a pane was maximised, heights changed)."""
         self._clear_arrangement_cache()
-        self.refresh(layout=True)
+        self.refresh(layout=True, repaint=False)
 
     def toggle_maximised(self, pane: Pane) -> None:
         """`M`: this pane over the whole body; again: back."""

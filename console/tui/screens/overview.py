@@ -67,6 +67,8 @@ class OverviewScreen(BoxScreen):
         models, why = self.panes["models"], self.panes["why"]
         assert isinstance(models, OverviewModels)
         assert isinstance(why, OverviewWhy)
+        if not view.snapshot.server.tried:
+            return
         wants = Wants(models.wants(models.fitted(view)), why.wants(why.fitted(view)), on_disk(view))
         if wants != self._wants:
             self._wants = wants
