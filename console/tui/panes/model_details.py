@@ -57,7 +57,7 @@ class ModelDetails(Pane):
             return not_read("models", (snapshot.index, snapshot.repository), view.width)
         row = best_row(model, self.chosen)
         if self.whole_difference:
-            return difference(model, row, view.snapshot, view.width)
+            return difference(model, row, view.snapshot, view.width, utc=view.utc)
         return details(model, row, view, self.answers.get(model.name))
 
     def model(self, view: View) -> Model | None:
@@ -92,7 +92,7 @@ def details(model: Model, row: ModelRow | None, view: View, answer: Answer | Non
     ]
     if row is not None and row.flow is not None:
         groups.append([*model_work.time_split(row, width), *model_work.batches(row), *_steps(row, width)])
-        groups.append(model_work.failures(row, snapshot, width))
+        groups.append(model_work.failures(row, view))
     if row is not None:
         groups.append([*_memory(row, view), *_loads(row, view), *_used_by(row, snapshot, width)])
     groups.append([labelled("KEYS", *_keys())])

@@ -14,9 +14,9 @@ from console.tui.widgets.lines import Row
 BLANK = Row(())
 
 
-def difference(model: Model, row: ModelRow | None, snapshot: Snapshot, width: int) -> list[Row]:
+def difference(model: Model, row: ModelRow | None, snapshot: Snapshot, width: int, *, utc: bool = False) -> list[Row]:
     """Field by field: `-` as on disk, `+` as served; defaults that the server added are no difference."""
-    made = [*_fields(model, row, width), BLANK]
+    made = [*_fields(model, row, width, utc), BLANK]
     config = row.config if row else None
     if config is None:
         failure = snapshot.configs.value.failures.get(model.name) if snapshot.configs.value else None
@@ -27,11 +27,11 @@ def difference(model: Model, row: ModelRow | None, snapshot: Snapshot, width: in
     return made
 
 
-def _fields(model: Model, row: ModelRow | None, width: int) -> list[Row]:
+def _fields(model: Model, row: ModelRow | None, width: int, utc: bool) -> list[Row]:
     disk = (row.disk if row else None) or model.disk
     if disk is None:
         return paragraph("DISK", "? the model's folder is not known on this host", width, "unknown")
-    head = f"{one_line(disk.path, 200)}/config.pbtxt   {units.moment(disk.config_mtime_wall)}"
+    head = f"{one_line(disk.path, 200)}/config.pbtxt   {units.moment(disk.config_mtime_wall, utc=utc)}"
     made = paragraph("DISK", head, width)
     if disk.config_error:
         return [*made, *paragraph("", one_line(disk.config_error), width, "warn", most=4)]

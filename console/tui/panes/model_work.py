@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from console.advisors.figures import Figures
 from console.advisors.table import table
 from console.core import units
-from console.core.model import BatchWindow, ContainerState, FailureCount, ModelRow, Snapshot, Window
+from console.core.model import BatchWindow, FailureCount, ModelRow, Window
 from console.core.text import one_line
+from console.tui.panes.base import View
 from console.tui.panes.wording import LABEL, labelled, paragraph, wrapped
 from console.tui.widgets.cells import Segment, left, right
 from console.tui.widgets.lines import Row
@@ -148,11 +149,12 @@ def _longest(row: ModelRow) -> Window | None:
     return next((window for window in windows if window is not None and not window.crosses_reset), None)
 
 
-def failures(row: ModelRow, snapshot: Snapshot, width: int) -> list[Row]:
+def failures(row: ModelRow, view: View) -> list[Row]:
     """Failures by reason, and what Triton counts nowhere."""
+    snapshot, width = view.snapshot, view.width
     counted = row.metrics.failures if row.metrics else ()
     hint = [Row(((f"  {line}", "dim"),)) for line in wrapped(NOT_COUNTED, width - 2)]
-    since = _since(snapshot)
+    since = _since(view)
     if counted:
         style = "fail" if any(one.rate30 for one in counted) else ""
         return [*paragraph("FAILURES", "   ".join(_failure(one) for one in counted) + since, width, style), *hint]
@@ -174,8 +176,7 @@ def _failure(one: FailureCount) -> str:
     return f"{name} {one.total:.0f}{rate}"
 
 
-def _since(snapshot: Snapshot) -> str:
-    container: ContainerState | None = snapshot.container.value.container if snapshot.container.value else None
-    if container is None or container.started_wall is None:
-        return ""
-    return f"  since {units.clock(container.started_wall)[:5]}"
+def _since(view: View) -> str:
+    podman = view.snapshot.container.value
+    started = podman.container.started_wall if podman and podman.container else None
+    return "" if started is None else f"  since {view.clock(started)[:5]}"

@@ -82,13 +82,38 @@ class ModelsList(Pane):
         self.pinned = 1
 
     def title(self, view: View) -> Line:
+        self.shown = self._now()
         found = chosen(view.snapshot, self.shown)
         return ((title(found, len(models(view.snapshot)), self.shown), "title"),)
 
     def lines(self, view: View) -> list[Row]:
+        self.shown = self._now()
         found = chosen(view.snapshot, self.shown)
         made = rows(found, view.width, old=view.snapshot.stats.is_old(view.mono))
         return made if found else [*made, *_nothing(view, self.shown)]
+
+    def shift_sort(self, steps: int) -> bool:
+        self.shown = self._now().sorted_by(steps)
+        return True
+
+    def turn_sort(self) -> bool:
+        self.shown = replace(self._now(), reverse=not self.shown.reverse)
+        return True
+
+    def next_view(self) -> bool:
+        self.shown = self._now().next_view()
+        return True
+
+    def filterable(self) -> bool:
+        return True
+
+    def yank(self) -> str:
+        """The model's name, as it came."""
+        return self.cursor.model if isinstance(self.cursor, VersionKey) else ""
+
+    def _now(self) -> Shown:
+        """How the list is shown, with the filter that the screen typed."""
+        return replace(self.shown, filter=self.filter)
 
     def changes(self) -> object:
         return self.shown

@@ -1,0 +1,251 @@
+"""Container: what the panes tell, and the log as literal text that folds, follows, filters and marks restarts."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace as changed
+
+from console.core.model import ContainerState, Event, LogLine, PodmanState
+from console.tui.panes.container_facts import ContainerFacts
+from console.tui.panes.container_log import ContainerLog
+from console.tui.panes.container_resources import ContainerResources
+from console.tui.panes.log_entries import MOST, LogEntries
+from tests.fakes import drawn
+from tests.fakes.boxes import Box, drawn_box, empty_box, good, nothing_serves_box, stopped_container
+from tests.fakes.drawn import NOW
+from tests.tui.pure import lines_of, text_of, view_of
+
+WIDTH = 116
+
+
+def _with(container: ContainerState | None, **podman: object) -> Box:
+    state = changed(drawn.podman(), container=container, **podman)
+    return drawn_box(container=good("container", state))
+
+
+def _container() -> ContainerState:
+    found = drawn.podman().container
+    assert found is not None
+    return found
+
+
+def test_the_container_as_drawn() -> None:
+    text = text_of(ContainerFacts(), view_of(drawn_box(), 56))
+    for part in (
+        "triton     ● running 24m36s   health –   restarts 0",
+        "image      tritonserver:24.05-py3   5 weeks old",
+        "CUDA 12.4.1  TensorRT 10.0.1",
+        "driver 550.90.07 ● new enough for CUDA ≥ 12.4",
+        "GPU        nvidia.com/gpu=all",
+        "mode       explicit",
+        "stop       ▲ killed after 10 s, server drains 30 s",
+    ):
+        assert part in text
+
+
+def test_an_image_that_wants_more_than_the_driver_gives() -> None:
+    env = {"NVIDIA_REQUIRE_CUDA": "cuda>=12.8 brand=tesla,driver>=535"}
+    text = text_of(ContainerFacts(), view_of(_with(changed(_container(), env_versions=env)), 76))
+    assert "▲ CUDA 12.4, but the image wants CUDA ≥ 12.8" in text
+
+
+def test_a_stopped_container_says_how_it_ended_and_its_last_words() -> None:
+    box = _with(stopped_container(drawn_box()), last_log=("Signal (15) received.",))
+    text = text_of(ContainerFacts(), view_of(box, 76))
+    assert "✗ exited" in text
+    assert "exit 137, killed" in text
+    assert "Signal (15) received." in text
+
+
+def test_where_there_is_none_every_socket_that_was_tried_is_named() -> None:
+    text = text_of(ContainerFacts(), view_of(empty_box(), 76))
+    assert "no Podman" in text
+    assert "/run/user/1000/podman/podman.sock" in text
+    assert "rootless: no such file" in text
+
+
+def test_resources_as_drawn() -> None:
+    assert lines_of(ContainerResources(), view_of(drawn_box(), 56)) == [
+        "cpu        2.8 cores of 16        pinned to  –",
+        "memory     6.1 GiB  no limit      oom kills 0",
+        "shm        0.2 / 1.0 GiB          tasks 214",
+        "ports      8000 8001 8002 on all addresses",
+        "           ▲ model control open to the network",
+        "models     /data/models → /models  read-only",
+        "           180 GiB free",
+        "limits     memlock unlimited  stack 64 MiB",
+        "socket     /run/podman/podman.sock  4.9.4  2 ms",
+    ]
+
+
+@pytest.mark.parametrize(
+    "closed",
+    [
+        {"control_mode": "none"},
+        {"ports": tuple(changed(port, host_ip="127.0.0.1") for port in _container().ports)},
+        {"command": ("tritonserver", "--http-restricted-api=model-repository:key=***")},
+    ],
+)
+def test_model_control_that_is_not_open_is_not_called_open(closed: dict[str, object]) -> None:
+    box = _with(changed(_container(), **closed))
+    assert "open to the network" not in text_of(ContainerResources(), view_of(box, 76))
+
+
+def _log(lines: tuple[LogLine, ...], box: Box | None = None, width: int = WIDTH, **settings: object) -> list[str]:
+    pane = ContainerLog()
+    pane.source = lines
+    for name, value in settings.items():
+        setattr(pane, name, value)
+    return lines_of(pane, view_of(box or drawn_box(), width))
+
+
+def test_the_log_as_drawn() -> None:
+    lines = _log(drawn.log_lines())
+    assert lines[0].startswith("05:39:57.501 I server.cc             | ranking | 2 | READY |")
+    assert lines[1].endswith("+177")
+    assert lines[3].endswith("event a  +59")
+    assert lines[4].endswith("event d")
+    assert lines[7].endswith("41 times")
+    assert "[/x] \\x1b[31mnot a colour" in lines[8]
+    assert all(len(line) <= WIDTH for line in lines[:8])
+
+
+def test_a_filter_leaves_matching_lines_and_turned_round_the_others() -> None:
+    assert len(_log(drawn.log_lines(), filter="rerank")) == 3
+    assert len(_log(drawn.log_lines(), filter="!rerank")) == 6
+    assert len(_log(drawn.log_lines(), filter="[/x]")) == 1
+    everything = _log(drawn.log_lines(), filter="rerank", kind="matches in context")
+    assert len(everything) == 9
+
+
+def test_levels_and_wrapping() -> None:
+    trouble = _log(drawn.log_lines(), kind="warnings and errors")
+    assert [line[13] for line in trouble] == ["E", "E", "E", "W"]
+    wrapped = _log(drawn.log_lines(), kind="wrapped")
+    assert len(wrapped) > 9
+    assert not any(line.endswith("+177") for line in wrapped)
+
+
+def test_spans_leave_older_lines_out() -> None:
+    assert len(_log(drawn.log_lines(), span=0)) == 5
+    assert len(_log(drawn.log_lines(), span=3)) == 9
+
+
+def test_nothing_to_show_says_why_and_which_command_shows_it() -> None:
+    assert any("podman logs -f --timestamps triton" in line for line in _log((), drawn_box()))
+    assert "journalctl -f -u triton.service" in "\n".join(_log((), drawn_box()))
+    assert "no Podman socket answers" in _log((), empty_box())[0]
+    gone = _log((), nothing_serves_box())
+    assert "its unit's last lines" in gone[0]
+    assert "libEGL_nvidia" in gone[1]
+    assert _log(drawn.log_lines(), filter="nothing has this") == [
+        "no line of this span passes; v, < > and / change what is shown"
+    ]
+
+
+def _lines(*texts: str, begin: float = NOW - 100) -> list[LogLine]:
+    return [LogLine(begin + number, "stderr", text, "I", "x.cc") for number, text in enumerate(texts)]
+
+
+def test_only_what_came_since_is_read_even_when_old_lines_have_gone() -> None:
+    queue: deque[LogLine] = deque(maxlen=4)
+    log = LogEntries()
+    queue.extend(_lines("a", "b"))
+    assert log.read(queue) == 2
+    assert log.read(queue) == 0
+    queue.extend(_lines("c", "d", "e", "f", "g"))
+    assert log.read(queue) == 4
+    assert [entry.line.text for entry in log.entries if entry.line] == ["a", "b", "d", "e", "f", "g"]
+
+
+def test_repeats_in_a_row_are_one_entry_across_reads() -> None:
+    log, lines = LogEntries(), _lines("a", "a", "b", "b", "b", "a")
+    log.read(lines[:4])
+    log.read(lines)
+    assert [(entry.times, entry.line.text) for entry in log.entries if entry.line] == [(2, "a"), (3, "b"), (1, "a")]
+
+
+def test_the_same_text_a_minute_later_is_a_line_of_its_own() -> None:
+    log = LogEntries()
+    log.read([*_lines("a"), *_lines("a", begin=NOW - 30)])
+    assert len(log.entries) == 2
+
+
+def test_a_restart_is_marked_between_the_lines_once() -> None:
+    log = LogEntries()
+    log.read(_lines("old", "old 2", "new", "new 2"))
+    start = Event(NOW - 98.5, "note", "container triton started", "(podman)", "container.start")
+    log.mark_restarts([start])
+    log.mark_restarts([start])
+    assert [entry.mark or (entry.line and entry.line.text) for entry in log.entries] == [
+        "old",
+        "old 2",
+        "container restarted",
+        "new",
+        "new 2",
+    ]
+
+
+def test_the_first_start_is_no_restart() -> None:
+    log = LogEntries()
+    log.read(_lines("a"))
+    log.mark_restarts([Event(NOW - 200, "note", "started", "(podman)", "container.start")])
+    assert len(log.entries) == 1
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=5), max_size=8))
+def test_entries_hold_every_line_once(batches: list[list[str]]) -> None:
+    log, queue = LogEntries(), deque[LogLine](maxlen=100)
+    came = 0
+    for batch in batches:
+        queue.extend(_lines(*batch))
+        came += log.read(queue)
+    assert came == sum(len(batch) for batch in batches)
+    assert sum(entry.times for entry in log.entries) == came
+    assert [entry.number for entry in log.entries] == sorted({entry.number for entry in log.entries})
+
+
+def test_entries_are_bounded() -> None:
+    log = LogEntries()
+    log.read([LogLine(NOW, "stderr", str(number)) for number in range(MOST + 50)])
+    assert len(log.entries) == MOST
+
+
+def test_rows_are_kept_and_only_new_ones_made() -> None:
+    pane, queue = ContainerLog(), deque(_lines("a", "b", "c"))
+    pane.source = queue
+    view = view_of(drawn_box())
+    first = list(pane.lines(view))
+    queue.append(LogLine(NOW, "stderr", "d"))
+    second = list(pane.lines(view))
+    assert [a is b for a, b in zip(first[:2], second[:2], strict=True)] == [True, True]
+    assert [row.key for row in second] == [1, 2, 3, 4]
+
+
+def test_lines_that_came_while_follow_was_off_are_counted() -> None:
+    pane, queue = ContainerLog(), deque(_lines("a", "b"))
+    pane.source, pane.follow = queue, False
+    view = view_of(drawn_box())
+    pane.lines(view)
+    pane.unseen = 0
+    queue.extend(_lines("c", "d", "e"))
+    pane.lines(view)
+    assert pane.unseen == 3
+    assert "3 new below" in "".join(text for text, _ in pane.title(view))
+
+
+def test_copying_gives_the_whole_line() -> None:
+    pane = ContainerLog()
+    pane.source = drawn.log_lines()
+    pane.lines(view_of(drawn_box()))
+    pane.cursor = 2
+    assert pane.yank().endswith("x" * 60)
+
+
+def test_a_podman_that_was_never_read() -> None:
+    box = drawn_box(container=good("container", PodmanState(None, None)))
+    assert "– no Podman" in text_of(ContainerFacts(), view_of(box, 56))
