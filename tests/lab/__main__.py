@@ -74,6 +74,9 @@ def main(words: list[str]) -> int:
     except paths.LabError as error:
         print(f"lab: {error}", file=sys.stderr)
         return WRONG_USAGE if isinstance(error, paths.UsageError) else 1
+    except PermissionError as error:
+        print(f"lab: {error.filename} may not be used by this user: run it as root.", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         # The reader (head, grep -q) has had enough. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -83,7 +86,9 @@ def main(words: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog="scripts/lab", description=ABOUT, epilog=MORE, formatter_class=raw, usage=argparse.SUPPRESS)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", prog=parser.prog, help=argparse.SUPPRESS
+    )
     commands.add_parser("install")
     commands.add_parser("up")
     down = commands.add_parser("down")
@@ -140,10 +145,11 @@ def _status(*, as_json: bool) -> int:
 
 def _print_status() -> None:
     found = box.addresses() or {}
+    hidden = None if os.geteuid() == 0 else "unknown: ask as root"
     parts = {
         "triton": "serves" if box.serving(found["http_port"]) else "DOES NOT SERVE all of its models",
-        "container state": (podman.container_state() or "NONE") if os.geteuid() == 0 else "unknown: ask as root",
-        "podman service": "answers" if box.podman_answers() else "DOES NOT ANSWER",
+        "container state": hidden or podman.container_state() or "NONE",
+        "podman service": hidden or ("answers" if box.podman_answers() else "DOES NOT ANSWER"),
         "card follower": "runs" if processes.running("card") else "DOES NOT RUN",
     }
     age = int(time.time() - found["started"])
