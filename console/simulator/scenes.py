@@ -198,7 +198,7 @@ SCENES: dict[str, Scene] = {
             HEALTHY,
             name="driver-mismatch",
             summary="the driver was updated without a reboot: NVML cannot start, what runs goes on",
-            verdict="NVML error 18",
+            verdict="V05",
             nvml_error=18,
         ),
         replace(

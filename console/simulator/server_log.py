@@ -67,9 +67,11 @@ def start_lines(scene: Scene, served: tuple[Served, ...], started_ns: int) -> It
         yield triton_line(
             at + number * 1_000_000, "I", "model_lifecycle.cc:472", f"loading: {model.name}:{model.version}"
         )
+    # a second or so for each of a few models; a thousand are through within a minute too
+    gap = min(1_400_000_000, 60 * NS_PER_SECOND // len(served))
     for number, model in enumerate(served, start=1):
-        yield from _load_result(model, at + number * 1_400_000_000)
-    end = at + (len(served) + 1) * 1_400_000_000
+        yield from _load_result(model, at + number * gap)
+    end = at + (len(served) + 1) * gap
     yield from _tables(served, end)
     for offset, text in (
         (1, "Started HTTPService at 0.0.0.0:8000"),
