@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from console.clients.host import boot_time
 from console.clients.triton import TritonAddress
 from console.clients.triton_ask import ask
 from console.config import Settings
@@ -112,8 +113,11 @@ class Locator:
         return places(state.command, state.mounts)
 
 
-def build(settings: Settings, *, nvml: Any = None, simulated: str | None = None) -> Session:
-    """All sources and streams of one box; nothing is read before the session starts."""
+def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simulated: str | None = None) -> Session:
+    """All sources and streams of one box; nothing is read before the session starts.
+
+    `nvml` stands in for pynvml and `root` for the host's `/`, so that a simulated box shows no fact of this machine.
+    """
     podman = settings.podman
     port = settings.triton.http_port
     finder = ContainerSource(
@@ -122,7 +126,8 @@ def build(settings: Settings, *, nvml: Any = None, simulated: str | None = None)
             container=podman.container or None,
             port=port or DEFAULT_PORTS[0],
             port_told=bool(port),
-        )
+        ),
+        root,
     )
     container = Kept(finder)
     locator = Locator(settings, container)
@@ -130,7 +135,7 @@ def build(settings: Settings, *, nvml: Any = None, simulated: str | None = None)
     stats = Kept(StatsSource(locator.address, interval))
     configs = Kept(ConfigSource(locator.address, lambda: stats.value))
     told_by_the_way = Outbox()
-    gpu = GpuSource(api=nvml, pcie_counters=settings.gpu.pcie_counters)
+    gpu = GpuSource(api=nvml, root=str(root), pcie_counters=settings.gpu.pcie_counters)
     gpu.interval = settings.gpu.interval
     sources: list[Source] = [
         container,
@@ -141,10 +146,10 @@ def build(settings: Settings, *, nvml: Any = None, simulated: str | None = None)
         MetricsSource(locator.address, interval),
         configs,
         RepositorySource(locator.places, lambda: configs.value),
-        HostSource(lambda: _pid(container)),
-        KernelLogSource(told_by_the_way.put),
+        HostSource(lambda: _pid(container), root),
+        _kernel_log(told_by_the_way, root, simulated),
     ]
-    past = Past(finder.target, lambda: _unit(container))
+    past = Past(finder.target, lambda: _unit(container), root=root)
     streams: list[Stream] = [
         told_by_the_way,
         LogStream(finder.target),
@@ -157,6 +162,12 @@ def build(settings: Settings, *, nvml: Any = None, simulated: str | None = None)
 
     box = Session(sources, streams, simulated=simulated, backfill=past.readers(), ask=ask_once)
     return box
+
+
+def _kernel_log(outbox: Outbox, root: Path, simulated: str | None) -> KernelLogSource:
+    if simulated is None:
+        return KernelLogSource(outbox.put)
+    return KernelLogSource(outbox.put, root / "dev/kmsg", lambda cursor: [], lambda: boot_time(root))
 
 
 def _socket(container: Kept) -> str | None:
@@ -185,7 +196,8 @@ def session(settings: Settings, *, demo: str | None = None, seed: int | None = N
     from console.simulator.nvml import SimulatedNvml
 
     with launch.start(demo, seed or 0) as box:
-        yield build(_simulated(settings, box.addresses), nvml=SimulatedNvml(Path(box.addresses.nvml)), simulated=demo)
+        told, nvml = box.addresses, SimulatedNvml(Path(box.addresses.nvml))
+        yield build(_simulated(settings, told), nvml=nvml, root=Path(told.root), simulated=demo)
 
 
 def _simulated(settings: Settings, addresses: Any) -> Settings:
