@@ -19,7 +19,6 @@ from console.simulator.scenes import SCENES
 
 READY_FILE = "box.json"
 SOCKET_FILE = "podman.sock"
-LOG_FILE = "simulator.log"
 LONGEST_SOCKET_PATH = 100
 """A Unix socket's path may have 103 bytes on macOS, 107 on Linux."""
 END_WITHIN_S = 3.0
@@ -55,7 +54,6 @@ class RunningBox:
     addresses: Addresses
     _folder: Path
     _process: subprocess.Popen[bytes]
-    _log: IO[bytes]
 
     def step(self, seconds: float) -> int:
         """Let simulated time pass in a box started with `stepped`; returns its time (epoch ns)."""
@@ -68,7 +66,6 @@ class RunningBox:
     def close(self) -> None:
         """End the process and remove its files. May be called twice."""
         _end(self._process)
-        self._log.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -94,23 +91,23 @@ def start(
     command = [sys.executable, "-m", "console.simulator", "--scene", scene, "--seed", str(seed), "--dir", str(folder)]
     command += ["--models", str(models)] if models else []
     command += ["--stepped"] if stepped else []
-    log = (folder / LOG_FILE).open("wb")
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE if stepped else subprocess.DEVNULL,
-        stderr=log,
-        # keys like ctrl+c and ctrl+z are meant for the console alone
-        start_new_session=True,
-    )
-    try:
-        addresses = _wait_ready(process, folder, timeout_s)
-    except BaseException:
-        _end(process)
-        log.close()
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    return RunningBox(addresses, folder, process, log)
+    # without a name, so that nothing is left of it when this process is killed
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE if stepped else subprocess.DEVNULL,
+            stderr=log,
+            # keys like ctrl+c and ctrl+z are meant for the console alone
+            start_new_session=True,
+        )
+        try:
+            addresses = _wait_ready(process, folder, log, timeout_s)
+        except BaseException:
+            _end(process)
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    return RunningBox(addresses, folder, process)
 
 
 def _make_folder() -> Path:
@@ -121,12 +118,13 @@ def _make_folder() -> Path:
     return folder
 
 
-def _wait_ready(process: subprocess.Popen[bytes], folder: Path, timeout_s: float) -> Addresses:
+def _wait_ready(process: subprocess.Popen[bytes], folder: Path, log: IO[bytes], timeout_s: float) -> Addresses:
     ready = folder / READY_FILE
     deadline = time.monotonic() + timeout_s
     while not ready.exists():
         if process.poll() is not None:
-            last = (folder / LOG_FILE).read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+            log.seek(0)
+            last = log.read().decode("utf-8", "replace").strip().splitlines()[-1:]
             raise SimulatorError(f"the simulated box ended at once: {last[0] if last else 'it said nothing'}")
         if time.monotonic() > deadline:
             raise SimulatorError(f"the simulated box was not ready within {timeout_s:.0f} s")
