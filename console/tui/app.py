@@ -5,12 +5,9 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Protocol
 
-from rich.console import RenderableType
-from rich.text import Text
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import BindingsMap
 from textual.screen import Screen
 
@@ -20,23 +17,23 @@ from console.core.model import PART_FIELDS, Event, LogLine, ModelKey, Reading, S
 from console.core.session import Answer, Session
 from console.core.store import Store, rows_named
 from console.core.text import one_line
-from console.tui import commands, crash, terminal
+from console.tui import commands
+from console.tui.careful import CarefulApp
 from console.tui.cost import OwnCost
 from console.tui.messages import AskEnded, Inbox, ItemsWaiting, LogBuffer, ReadingArrived
+from console.tui.palette import palette_entries
 from console.tui.panes.base import Pane, View
 from console.tui.panes.header import Status
 from console.tui.screens import SCREENS, entry
 from console.tui.screens.base import BoxScreen
 from console.tui.signs import Charset
-from console.tui.state import State, write_private
+from console.tui.state import State
 from console.tui.theme import DEFAULT, Look, Themes
 from console.tui.widgets.lines import LineView
 
 JUDGE_EVERY = 5.0
 FIRST_SHOW_AFTER = 0.1
 """Seconds from a part's first Reading to its showing: at the start nobody waits for the next full second."""
-LOST_TERMINAL = 129
-"""Exit code when the terminal went away (128 + SIGHUP)."""
 
 
 class Judge(Protocol):
@@ -46,13 +43,13 @@ class Judge(Protocol):
         """All verdicts now, in the order of the screen."""
 
 
-class ConsoleApp(App[None]):
+class ConsoleApp(CarefulApp):
     """gpuconsole over one Session."""
 
     ENABLE_COMMAND_PALETTE = True
     TITLE = "gpuconsole"
     CSS = """
-    Screen { background: $background; }
+    Screen { background: $background; overflow: hidden; }
     ToastRack { margin-bottom: 1; }
     Toast { border: none; padding: 0 1; width: auto; max-width: 80%; }
     """
@@ -70,7 +67,7 @@ class ConsoleApp(App[None]):
         judge: Judge | None = None,
         host: str | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(state.folder)
         self._bindings = BindingsMap(commands.bindings(commands.EVERYWHERE))
         self.session = session
         self.judge = judge
@@ -86,6 +83,8 @@ class ConsoleApp(App[None]):
         """Name of the model that is being asked now."""
         self.chosen: ModelKey | None = None
         """The model version that details, trends, log and ask are about; None = the busiest."""
+        self.help_listed: tuple[commands.Listed, ...] = ()
+        """What the help screen is to list."""
         self.event: float | None = None
         """Time of the event that Timeline is to open at."""
         self.gpu = 0
@@ -111,8 +110,8 @@ class ConsoleApp(App[None]):
             one.load()
         for problem in self.themes.problems[:1]:
             self.notify(problem, severity="warning", markup=False)
+        self.watch_terminal()
         self.set_interval(1.0, self.refresh_now)
-        self.set_interval(2.0, self._check_terminal)
         self.call_after_refresh(self._begin)
         self.refresh_now()
 
@@ -127,32 +126,12 @@ class ConsoleApp(App[None]):
         if self._inbox.put(item):
             self.post_message(ItemsWaiting())
 
-    def _check_terminal(self) -> None:
-        if not self.is_headless and terminal.is_lost():
-            self.exit(return_code=LOST_TERMINAL)
-
     def back(self, *, quit_on_overview: bool) -> None:
         """One screen back; on the Overview quit (where that is wanted)."""
         if len(self.screen_stack) > 1:
             self.pop_screen()
         elif quit_on_overview:
             self.exit()
-
-    def _handle_exception(self, error: Exception) -> None:
-        self._exception = self._exception or error
-        self._exception_event.set()
-        self._fail(crash.log_exception(error, self.state.folder))
-
-    def panic(self, *renderables: RenderableType) -> None:
-        if not self.is_headless and terminal.is_lost():
-            self.exit(return_code=LOST_TERMINAL)
-            return
-        self._fail(crash.log_renderables(renderables, self.state.folder))
-
-    def _fail(self, line: str) -> None:
-        self._return_code = crash.EXIT_CODE
-        self._exit_renderables[:] = [Text(line)]
-        self._close_messages_no_wait()
 
     # ------------------------------------------------------------------------------------------------------ messages
 
@@ -272,15 +251,7 @@ class ConsoleApp(App[None]):
         command.run(self)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        for command in (*commands.in_scope(commands.EVERYWHERE), *commands.in_scope(self.box.NAME)):
-            keys = " ".join(commands.shown(key) for key in command.KEYS)
-            run = partial(self.action_command, command.ID)
-            yield SystemCommand(f"{command.LABEL} ({command.ID})", f"{command.help()} {keys}", run)
-        for one in SCREENS:
-            yield SystemCommand(f"goto {one.title}", "Go to this screen.", partial(self.go, one.name))
-        for name in sorted(self.themes.found):
-            yield SystemCommand(f"theme {name}", "Kept for the next session.", partial(self.use_theme, name))
-        yield SystemCommand("mouse", "Mouse on, off (off: the terminal selects text).", self.toggle_mouse)
+        yield from palette_entries(self)
 
     def go(self, name: str) -> None:
         """Show a screen. One with a digit stands directly over the Overview; others stand over the present one."""
@@ -323,39 +294,6 @@ class ConsoleApp(App[None]):
         rows = rows_named(self.store.snapshot(time.time(), time.monotonic()).models, name or "")
         if rows:
             self.chosen = rows[0].key
-
-    @property
-    def gpu_count(self) -> int:
-        """Cards that NVML told of."""
-        box = self.store.snapshot(time.time(), time.monotonic()).gpu.value
-        return len(box.gpus) if box else 0
-
-    def choose_gpu(self, steps: int) -> None:
-        """`,` and `.`: another card in focus."""
-        self.gpu = (self.gpu + steps) % max(1, self.gpu_count)
-        self.refresh_now()
-
-    def copy(self, text: str) -> None:
-        """`y`: to the terminal's clipboard (OSC 52; works over SSH where the terminal allows it)."""
-        if text:
-            self.copy_to_clipboard(text)
-        self.tell(f"copied {len(text)} characters" if text else "nothing to copy here")
-
-    def write_screen(self) -> None:
-        """`ctrl+s`: the screen as text and as SVG, in the state directory."""
-        stem = self.state.folder / "screens" / f"{self.box.NAME}-{time.strftime('%Y%m%d-%H%M%S')}"
-        text = "\n".join(strip.text.rstrip() for strip in self.screen._compositor.render_strips())
-        try:
-            write_private(stem.with_suffix(".txt"), text + "\n")
-            write_private(stem.with_suffix(".svg"), self.export_screenshot(title="gpuconsole"))
-        except OSError as error:
-            self.tell(f"the screen could not be written to {stem.parent}: {error.strerror}")
-            return
-        self.tell(f"written to {stem}.txt and .svg")
-
-    def toggle_mouse(self) -> None:
-        """Mouse reports on or off; off at the start, because then the terminal itself selects text."""
-        self.tell(f"mouse {'on' if terminal.toggle_mouse(self._driver) else 'off'}")
 
     def use_theme(self, name: str, *, keep: bool = True) -> None:
         """Change how the console looks; an unknown name is one notice and changes nothing."""

@@ -6,12 +6,14 @@ A screen's own commands stand in that screen's file, with SCOPE = the screen's n
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.binding import Binding
 
 from console.tui.screens import SCREENS, Entry
+from console.tui.state import write_private
 
 if TYPE_CHECKING:
     from console.tui.app import ConsoleApp
@@ -50,6 +52,10 @@ _SHOWN = {
 }
 COMMANDS: dict[str, type[Command]] = {}
 """All commands by ID, in the order of their definition."""
+
+
+Listed = tuple[str, "type[Command]", str | None]
+"""(scope in words, command, why it is off or None): a row of the help screen."""
 
 
 def shown(key: str) -> str:
@@ -238,6 +244,10 @@ class Help(Command):
     ID, KEYS, LABEL = "help", ("question_mark", "h", "f1"), "help"
 
     def run(self, app: ConsoleApp) -> None:
+        scopes = ((f"this screen: {app.box.NAME}", app.box.NAME), ("everywhere", EVERYWHERE))
+        app.help_listed = tuple(
+            (title, command, command().why_off(app)) for title, scope in scopes for command in in_scope(scope)
+        )
         app.go("help")
 
 
@@ -307,28 +317,34 @@ class Maximise(PaneCommand):
         app.box.toggle_maximised(pane)
 
 
-class GpuBefore(Command):
-    """The GPU before this one."""
+class OtherGpu(Command):
+    """Base of the two commands that choose a card."""
 
-    ID, KEYS, LABEL = "gpu.before", ("comma",), "GPU before"
+    STEPS: ClassVar[int] = 1
 
     def why_off(self, app: ConsoleApp) -> str | None:
-        return None if app.gpu_count > 1 else "this box has one GPU at most"
+        return None if _cards(app) > 1 else "this box has one GPU at most"
 
     def run(self, app: ConsoleApp) -> None:
-        app.choose_gpu(-1)
+        app.gpu = (app.gpu + self.STEPS) % _cards(app)
+        app.refresh_now()
 
 
-class GpuNext(Command):
+def _cards(app: ConsoleApp) -> int:
+    box = app.box.snapshot.gpu.value
+    return len(box.gpus) if box else 0
+
+
+class GpuBefore(OtherGpu):
+    """The GPU before this one."""
+
+    ID, KEYS, LABEL, STEPS = "gpu.before", ("comma",), "GPU before", -1
+
+
+class GpuNext(OtherGpu):
     """The next GPU."""
 
     ID, KEYS, LABEL = "gpu.next", ("full_stop",), "next GPU"
-
-    def why_off(self, app: ConsoleApp) -> str | None:
-        return None if app.gpu_count > 1 else "this box has one GPU at most"
-
-    def run(self, app: ConsoleApp) -> None:
-        app.choose_gpu(1)
 
 
 class ToggleZone(Command):
@@ -365,7 +381,10 @@ class Copy(PaneCommand):
     ID, KEYS, LABEL = "copy", ("y",), "copy"
 
     def on_pane(self, pane: Pane, app: ConsoleApp) -> None:
-        app.copy(pane.yank())
+        text = pane.yank()
+        if text:
+            app.copy_to_clipboard(text)
+        app.tell(f"copied {len(text)} characters" if text else "nothing to copy here")
 
 
 class WriteScreen(Command):
@@ -374,7 +393,15 @@ class WriteScreen(Command):
     ID, KEYS, LABEL = "write", ("ctrl+s",), "write screen"
 
     def run(self, app: ConsoleApp) -> None:
-        app.write_screen()
+        stem = app.state.folder / "screens" / f"{app.box.NAME}-{time.strftime('%Y%m%d-%H%M%S')}"
+        text = "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())
+        try:
+            write_private(stem.with_suffix(".txt"), text + "\n")
+            write_private(stem.with_suffix(".svg"), app.export_screenshot(title="gpuconsole"))
+        except OSError as error:
+            app.tell(f"the screen could not be written to {stem.parent}: {error.strerror}")
+            return
+        app.tell(f"written to {stem}.txt and .svg")
 
 
 class Repaint(Command):

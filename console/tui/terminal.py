@@ -11,10 +11,11 @@ import re
 import select
 import sys
 import termios
+import threading
 import time
 import tty
 from collections.abc import Mapping, MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from console.tui.signs import Charset
 
@@ -114,6 +115,45 @@ def is_lost() -> bool:
     except (AttributeError, ValueError, OSError):
         return True
     return False
+
+
+_CLEAN = "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h\x1b[0m"
+"""Mouse, paste and focus reports off, wrapping on, keyboard protocol and alternate screen left, cursor shown."""
+
+
+class Guard:
+    """Knows how the terminal was before, so that it is left clean on every way out."""
+
+    def __init__(self) -> None:
+        self._before: list[Any] | None = None
+        self._ending = False
+        try:
+            self._before = termios.tcgetattr(sys.__stdin__.fileno())  # type: ignore[union-attr]
+        except (AttributeError, ValueError, OSError, termios.error):
+            return
+
+    def restore(self, *, leave_screen: bool = False) -> None:
+        """Set the line's modes as they were; with `leave_screen` also undo all that a full-screen program sets."""
+        try:
+            if leave_screen:
+                os.write(sys.__stderr__.fileno(), _CLEAN.encode())  # type: ignore[union-attr]
+            if self._before is not None:
+                termios.tcsetattr(sys.__stdin__.fileno(), termios.TCSANOW, self._before)  # type: ignore[union-attr]
+        except (AttributeError, ValueError, OSError, termios.error):
+            return
+
+    def end_within(self, seconds: float, code: int) -> None:
+        """End the process after `seconds` even where a thread or the interpreter's own exit hangs. Once."""
+        if self._ending:
+            return
+        self._ending = True
+
+        def end() -> None:
+            time.sleep(seconds)
+            self.restore(leave_screen=True)
+            os._exit(code)
+
+        threading.Thread(target=end, name="end", daemon=True).start()
 
 
 _X10_REPORT = re.compile(rb"\x1b\[M...", re.DOTALL)

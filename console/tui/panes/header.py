@@ -65,10 +65,16 @@ def _starts(view: View, status: Status) -> Iterator[Line]:
     rest = _paused(view, status) or _state(view, status)
     short = _paused(view, status) or _word(view, serving)
     if view.simulated is not None:
-        told = f"gpuconsole  SIMULATED BOX, nothing here is real   scene {view.simulated}   {clock}"
-        yield ((told, ""), (gap, ""), *rest)
-        yield ((told, ""), (gap, ""), *short)
-        yield ((told, ""),)
+        long, brief = (
+            f"gpuconsole  SIMULATED BOX{more}   scene {view.simulated}   {clock}"
+            for more in (", nothing here is real", "")
+        )
+        yield ((long, ""), (gap, ""), *rest)
+        yield ((long, ""), (gap, ""), *short)
+        if status.paused_wall is not None:
+            yield ((brief, ""), (gap, ""), *short[:1])
+        yield ((long, ""),)
+        yield ((brief, ""),)
         return
     host = f"gpuconsole  {status.host}  "
     if system and not status.details and status.paused_wall is None:

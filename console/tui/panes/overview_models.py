@@ -251,13 +251,14 @@ class OverviewModels(Pane):
         if on_disk(view) or not view.snapshot.models:
             return []
         if view.compact:
-            return [(), _split_line(view), (("  " + foot_note(view, short=True), "dim"),)]
+            full: list[Line] = [(), _split_line(view), (("  " + foot_note(view, short=True), "dim"),)]
+            return full if view.height >= len(full) + 4 else full[1:2]
         return [((foot_note(view, short=view.width < 140), "dim"),)]
 
     def wants(self, view: View) -> int:
         """Rows inside the frame that would show everything."""
         body = len(disk_rows(view)) if on_disk(view) else 1 + max(1, len(self.ordered(view)))
-        return body + len(self.foot_lines(view))
+        return body + (3 if view.compact else 1) * bool(view.snapshot.models and not on_disk(view))
 
 
 class _Lazy:

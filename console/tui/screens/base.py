@@ -127,7 +127,7 @@ class BoxScreen(Screen[None]):
 
     @property
     def compact(self) -> bool:
-        """True where the short forms are shown."""
+        """True where the short forms are shown: few columns."""
         return self.size.width < COMPACT_BELOW
 
     @property

@@ -20,8 +20,8 @@ class HelpPane(Pane):
 
     def __init__(self) -> None:
         super().__init__(id="help")
-        self.listed: tuple[tuple[str, type[commands.Command], str | None], ...] = ()
-        """(scope, command, why it is off) of the screen below, taken when help was opened."""
+        self.listed: tuple[commands.Listed, ...] = ()
+        """The commands of the screen below, as they stood when help was opened."""
 
     def title(self, view: View) -> Line:
         return (("Keys", "title"), ("   of this screen and everywhere; grey: does not work now", "dim"))
@@ -62,14 +62,8 @@ class HelpScreen(BoxScreen):
 
     def on_screen_resume(self) -> None:
         pane = self.panes.get("help")
-        below = self.app_.box_below
-        if isinstance(pane, HelpPane) and below is not None:
-            scopes = ((f"this screen: {below.NAME}", below.NAME), ("everywhere", commands.EVERYWHERE))
-            pane.listed = tuple(
-                (title, command, command().why_off(self.app_))
-                for title, scope in scopes
-                for command in commands.in_scope(scope)
-            )
+        if isinstance(pane, HelpPane):
+            pane.listed = self.app_.help_listed
             pane.again()
 
     def open_chosen(self) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from console.tui.app import ConsoleApp
 
 WIDE = 160
+FRAMED_FROM = 28
+"""Rows under which panes have rules instead of frames, at any width."""
 FACTS = 8
 """Lines of GPU and Service in full."""
 LEAST = 3
@@ -49,6 +51,10 @@ class OverviewScreen(BoxScreen):
     def __init__(self) -> None:
         super().__init__()
         self._wants = Wants()
+
+    @property
+    def compact(self) -> bool:
+        return super().compact or self.size.height < FRAMED_FROM
 
     def make_panes(self) -> Iterable[Pane]:
         yield OverviewModels(id="models")
@@ -101,7 +107,7 @@ class OverviewScreen(BoxScreen):
 def place(body: Region, wants: Wants) -> Places:
     """Where each pane stands. Under 100 columns lines without frames; from 160 two columns and Trends; between them
     GPU above Service, or beside it where nothing serves."""
-    if body.width < COMPACT_BELOW:
+    if body.width < COMPACT_BELOW or body.height + 2 < FRAMED_FROM:
         return _narrow(body, wants)
     if body.width < WIDE:
         return _middle(body, wants)
@@ -160,7 +166,7 @@ def _middle(body: Region, wants: Wants) -> Places:
         y += heights["service"] + 2
     for name in ("models", "why", "events"):
         height = heights[name] + 2 if name != "events" else body.bottom - y
-        places[name] = Region(0, y, body.width, max(0, height))
+        places[name] = Region(0, y, body.width, max(0, min(height, body.bottom - y)))
         y += height
     return places
 
@@ -168,15 +174,17 @@ def _middle(body: Region, wants: Wants) -> Places:
 def _narrow(body: Region, wants: Wants) -> Places:
     """screens.md 1.2: two lines of GPU, two of Service and host, then rules instead of frames."""
     heights = {"models": wants.models, "why": max(LEAST, wants.why), "events": 4}
-    least = {"models": 5, "why": LEAST, "events": LEAST, "events-": 1}
+    least = {"models": 5, "why": LEAST, "events": LEAST, "events-": 0}
     room = body.height - 4 - len(heights)
     shrink(heights, least, room, ("why", "events", "events-", "models", "why"))
     y = body.y
     places = {"gpu": Region(0, y, body.width, 2), "service": Region(0, y + 2, body.width, 2)}
     y += 4
     for name in ("models", "why", "events"):
-        height = heights[name] + 1 if name != "events" else body.bottom - y
-        places[name] = Region(0, y, body.width, max(0, height))
+        height = heights[name] + 1 if name != "events" else max(0, body.bottom - y)
+        if name == "why" and not heights["events"]:
+            height = body.bottom - y
+        places[name] = Region(0, y, body.width, max(0, min(height, body.bottom - y)))
         y += height
     return places
 

@@ -1,0 +1,87 @@
+"""Runs the full-screen console over a Session and leaves the terminal as it was. Called by the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from console.core.session import Session
+from console.tui import terminal
+from console.tui.state import State, state_dir, themes_dir
+
+if TYPE_CHECKING:
+    from console.tui.app import Judge
+    from console.tui.theme import Themes
+
+LEAVE_WITHIN = 1.8
+"""Seconds from the wish to quit to the end of the process, whatever hangs."""
+STOP_WITHIN = 0.5
+"""Seconds that the sources' threads have to end by themselves; they are daemons."""
+
+
+def run(
+    session: Session,
+    *,
+    theme: str | None = None,
+    ascii_only: bool = False,
+    utc: bool = False,
+    read_only: bool = False,
+    mouse: bool = False,
+    judge: Judge | None = None,
+    host: str | None = None,
+) -> int:
+    """Show the console until the operator quits; the exit code. Ask `terminal.capable()` first.
+
+    `theme` must be one of `theme_names()`; None takes the remembered one, else one that suits the terminal.
+    """
+    terminal.prepare()
+    from console.tui.app import ConsoleApp
+    from console.tui.theme import folders, load
+
+    terminal.harden_input()
+    state = State(state_dir())
+    themes = load(folders(themes_dir()))
+    app = ConsoleApp(
+        session,
+        themes,
+        state,
+        theme=chosen_theme(theme, state.get("theme"), themes, os.environ),
+        charset=terminal.charset(ascii_wanted=ascii_only),
+        utc=utc,
+        read_only=read_only,
+        judge=judge,
+        host=host,
+    )
+    guard = terminal.Guard()
+    app.leaving = lambda code: guard.end_within(LEAVE_WITHIN, code)
+    try:
+        app.run(mouse=mouse)
+    finally:
+        session.stop(STOP_WITHIN)
+        guard.restore()
+    code = app.return_code or 0
+    guard.end_within(LEAVE_WITHIN, code)
+    return code
+
+
+def theme_names() -> tuple[str, ...]:
+    """Names that `--theme` takes."""
+    from console.tui.theme import folders, load
+
+    return tuple(sorted(load(folders(themes_dir())).found))
+
+
+def chosen_theme(wanted: str | None, kept: str | None, themes: Themes, environ: Mapping[str, str]) -> str:
+    """NO_COLOR over all; then what was asked for, what was kept, and what suits: over SSH the terminal's own colours
+    (fewest bytes), else the default."""
+    if environ.get("NO_COLOR") and "mono" in themes.found:
+        return "mono"
+    for name in (wanted, kept):
+        if name is not None and name in themes.found:
+            return name
+    from console.tui.theme import DEFAULT, DEFAULT_ANSI
+
+    poor = environ.get("TERM", "") in ("linux", "vt100", "vt220", "xterm", "screen") and not environ.get("COLORTERM")
+    ansi = environ.get("SSH_CONNECTION") or poor
+    return DEFAULT_ANSI if ansi and DEFAULT_ANSI in themes.found else DEFAULT
