@@ -1,0 +1,166 @@
+"""`scripts/bench`: see there for what it measures. Prints figures and judges nothing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyte
+
+from console.simulator import launch
+from tests.bench.proxy import Proxy
+from tests.bench.terminal import Cost, Terminal, measure
+from tests.lab.fixtures import Lab
+
+KEYS = 40
+
+
+def main() -> int:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench", description="Timed figures, beside references of the same run."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    overhead = commands.add_parser("overhead", help="cost on the lab, beside nvitop and a bare Textual app")
+    overhead.add_argument("--seconds", type=float, default=60.0)
+    models = commands.add_parser("models", help="cost with many models, and from key to changed cell")
+    models.add_argument("--models", type=int, default=1000)
+    models.add_argument("--seconds", type=float, default=30.0)
+    options = parser.parse_args()
+    if options.command == "overhead":
+        return overhead_on_the_lab(options.seconds)
+    return with_many_models(options.models, options.seconds)
+
+
+def environ(folder: str, **more: str) -> dict[str, str]:
+    """Of a user without settings, on a truecolor terminal."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUCONSOLE_", "SSH_"))}
+    own = {"XDG_CONFIG_HOME": folder, "XDG_STATE_HOME": folder, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+    return {**kept, **own, "TERM": "xterm-256color", "COLORTERM": "truecolor", **more}
+
+
+def show(name: str, cost: Cost, reference: Cost | None = None) -> None:
+    """One line of the table."""
+    first = f"{cost.first_paint:.2f} s" if cost.first_paint is not None else "never"
+    ratio = ""
+    if reference and reference.first_paint and cost.first_paint:
+        ratio = f"  ({cost.first_paint / reference.first_paint:.2f} x the bare app)"
+    print(
+        f"{name:<28} CPU {cost.cpu_pct:5.2f} %   {cost.bytes_per_second:8.0f} B/s   RSS {cost.rss / 2**20:6.1f} MiB   "
+        f"first paint {first}{ratio}",
+        flush=True,
+    )
+
+
+def overhead_on_the_lab(seconds: float) -> int:
+    """The console on the lab at 160x45: truecolor and ANSI, beside nvitop and a bare Textual app."""
+    lab = Lab.found()
+    if lab is None:
+        print("the lab is not up: scripts/lab up", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        counter = Path(folder) / "nvml.count"
+        counter.write_bytes(bytes(8))
+        library = {**_library(lab), "GPUCONSOLE_NVML_COUNT": str(counter)}
+        bare = measure(
+            [sys.executable, "-m", "tests.bench.bare"], b"BARE APP READY", seconds / 4, environ=environ(folder)
+        )
+        show("bare Textual app", bare)
+        nvitop = [sys.executable, "-m", "nvitop", "monitor"]
+        show("nvitop", measure(nvitop, b"NVIDIA", seconds / 2, environ=environ(folder, **library)), bare)
+        for theme in ("dark", "ansi-dark"):
+            _console_on_the_lab(lab, theme, seconds, environ(folder, **library), bare, counter)
+    return 0
+
+
+def _library(lab: Lab) -> dict[str, str]:
+    """What makes a program see the lab's card."""
+    return {"LD_LIBRARY_PATH": str(lab.nvml_directory), "GPUCONSOLE_NVML_FILE": str(lab.nvml_values)}
+
+
+def _console_on_the_lab(
+    lab: Lab, theme: str, seconds: float, env: Mapping[str, str], bare: Cost, counter: Path
+) -> None:
+    metrics_port = int(lab.metrics_url.rsplit(":", 1)[1].split("/")[0])
+    with Proxy(lab.port) as http, Proxy(metrics_port) as metrics:
+        command = [
+            *(sys.executable, "-m", "console", "--theme", theme, "--socket", lab.podman_url),
+            *("--host", "127.0.0.1", "--http-port", str(http.port), "--metrics-port", str(metrics.port)),
+        ]
+        before = int.from_bytes(counter.read_bytes(), sys.byteorder)
+        began = time.monotonic()
+        cost = measure(command, b"Models", seconds, environ=env)
+        span = time.monotonic() - began
+        show(f"gpuconsole --theme {theme}", cost, bare)
+        polls = {
+            "GPU": int.from_bytes(counter.read_bytes(), sys.byteorder) - before,
+            "statistics": http.counts["/v2/models/stats"],
+            "metrics": metrics.counts["/metrics"],
+        }
+        told = "   ".join(f"{name} {count / span:.2f}/s" for name, count in polls.items())
+        print(f"{'':<28} polls counted by the servers: {told}")
+
+
+def with_many_models(models: int, seconds: float) -> int:
+    """The console on a simulated box of `models` models, a part of them under traffic."""
+    with tempfile.TemporaryDirectory() as folder, launch.start("healthy", 1, models=models) as box:
+        env = environ(folder)
+        bare = measure([sys.executable, "-m", "tests.bench.bare"], b"BARE APP READY", seconds / 4, environ=env)
+        show("bare Textual app", bare)
+        told = box.addresses
+        command = [
+            *(sys.executable, "-m", "console", "--theme", "dark", "--socket", told.podman, "--host", "127.0.0.1"),
+            *("--http-port", told.http.rsplit(":", 1)[1], "--metrics-port", told.metrics.rsplit(":", 1)[1]),
+        ]
+        show(f"gpuconsole, {models} models", measure(command, b"Models", seconds, environ=env), bare)
+        delays = key_delays(command, env)
+        print(
+            f"{'key to changed cell':<28} median {1000 * statistics.median(delays):.0f} ms   95th percentile "
+            f"{1000 * sorted(delays)[int(0.95 * len(delays))]:.0f} ms   of {len(delays)} keys on Models"
+        )
+    return 0
+
+
+def key_delays(command: list[str], env: Mapping[str, str]) -> list[float]:
+    """Seconds from writing a motion key to the first changed cell of the screen, on the Models screen."""
+    terminal = Terminal(command, 160, 45, env)
+    screen = pyte.Screen(160, 45)
+    stream = pyte.ByteStream(screen)
+    delays: list[float] = []
+    try:
+        terminal.read(8)
+        terminal.send(b"2")
+        terminal.read(4)
+        stream.feed(bytes(terminal.output))
+        for number in range(KEYS):
+            fed = len(terminal.output)
+            began = time.monotonic()
+            terminal.send(b"j" if number % 3 else b"k")
+            while time.monotonic() - began < 2:
+                terminal.read(0.004)
+                before = _cursor_rows(screen)
+                stream.feed(bytes(terminal.output[fed:]))
+                fed = len(terminal.output)
+                if _cursor_rows(screen) != before:
+                    delays.append(time.monotonic() - began)
+                    break
+            terminal.read(0.137)
+            stream.feed(bytes(terminal.output[fed:]))
+    finally:
+        terminal.close()
+    return delays or [float("inf")]
+
+
+def _cursor_rows(screen: pyte.Screen) -> list[int]:
+    """Rows of the list whose background differs from the row above: where the cursor stands."""
+    return [y for y in range(3, 43) if screen.buffer[y][5].bg != screen.buffer[y - 1][5].bg]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
