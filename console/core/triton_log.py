@@ -31,6 +31,8 @@ _VLLM = re.compile(
     r"(?P<level>INFO|WARNING|ERROR|CRITICAL|DEBUG) \d\d-\d\d (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d(?:\.\d{1,9})?) "
     r"(?:\[?(?P<file>[^\s:\]]{1,80}):(?P<line>\d+)\]) ?"
 )
+_GLUED = re.compile(r'(?<=")(?=[IWEFV]\d{4} \d\d:\d\d:\d\d\.\d{1,9} +\d+ [^\s:\]]{1,80}:\d+\] ?")')
+"""Seen at the start of 2.51.0: its HTTP and gRPC threads write their lines into one, and the newlines come after."""
 _WORD_LEVELS = {"INFO": "I", "WARNING": "W", "ERROR": "E", "CRITICAL": "F", "DEBUG": "V"}
 _CONTINUES = re.compile(r"\s|\+[-+]*\+?$|\||At:$|$")
 _TRACE_END = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Warning)\b")
@@ -89,20 +91,31 @@ class LineReader:
         self._head: dict[str, LogLine] = {}
         self._trace: dict[str, bool] = {}
 
-    def read(self, raw: RawLine) -> LogLine:
-        """One line; never raises, whatever the bytes."""
-        text = raw.data.decode("utf-8", "replace")
+    def read(self, raw: RawLine) -> list[LogLine]:
+        """One line, or the two that two threads of the server wrote into one; never raises, whatever the bytes."""
+        *whole, last = _GLUED.split(raw.data.decode("utf-8", "replace"))
+        return [*(self._line(raw, text, 0) for text in whole), self._line(raw, last, raw.cut)]
+
+    def _line(self, raw: RawLine, text: str, cut_before: int) -> LogLine:
         prefix = parse(text)
         if prefix is not None:
             shown, cut = clip(prefix.message)
             wall = exact_wall(raw.wall, prefix.clock)
-            line = LogLine(wall, raw.stream, shown, prefix.level, literal(prefix.file), cut + raw.cut)
+            line = LogLine(wall, raw.stream, shown, prefix.level, literal(prefix.file), cut + cut_before)
             self._head[raw.stream] = line
             self._trace[raw.stream] = False
             return line
         shown, cut = clip(text)
+        wall = self._not_before_head(raw)
         level, origin = self._inherited(raw.stream, text)
-        return LogLine(raw.wall, raw.stream, shown, level, origin, cut + raw.cut)
+        return LogLine(wall, raw.stream, shown, level, origin, cut + cut_before)
+
+    def _not_before_head(self, raw: RawLine) -> float | None:
+        """Podman's whole second, made no earlier than the exact time of the line before it."""
+        head = self._head.get(raw.stream)
+        if raw.wall is None or head is None or head.wall is None or head.wall - raw.wall >= 1:
+            return raw.wall
+        return max(raw.wall, head.wall)
 
     def _inherited(self, stream: str, text: str) -> tuple[str | None, str | None]:
         head = self._head.get(stream)

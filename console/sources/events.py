@@ -160,7 +160,7 @@ class Past:
         target = self._awaited()
         reader, teller = triton_log.LineReader(), triton_log.ServerEvents()
         lines = podman_stream.recent_log(target.url, target.id, LOG_TAIL, int(self._since), LIMIT_S)
-        told = (teller.feed(reader.read(raw)) for raw in lines)
+        told = (teller.feed(line) for raw in lines for line in reader.read(raw))
         return [event for event in told if event is not None]
 
     def podman(self) -> list[Event]:
@@ -177,10 +177,8 @@ class Past:
 
     def unit_journal(self) -> list[Event]:
         """From the journal of the unit that owns the container."""
+        self._wait(lambda: self._unit() is not None or self._target() is not None)
         unit = self._unit()
-        if unit is None:
-            self._wait(lambda: self._unit() is not None)
-            unit = self._unit()
         if unit is None:
             raise SourceError("unavailable", "no systemd unit owns the container")
         entries = journal.unit_entries(unit, self._since)

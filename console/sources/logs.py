@@ -9,7 +9,7 @@ from typing import Any
 
 from console.clients.podman_stream import follow_log
 from console.core.model import LogLine, SourceError
-from console.core.podman_frames import Resume
+from console.core.podman_frames import RawLine, Resume
 from console.core.triton_log import LineReader, ServerEvents
 from console.sources.container import Target
 
@@ -41,16 +41,22 @@ class LogStream:
         self._follow = follow
         self._events_from = wall()
         self._id: str | None = None
+        self._read_out: Target | None = None
         self._resume = Resume()
         self._reader = LineReader()
         self._events = ServerEvents()
 
     def run(self, emit: Callable[[Any], None], stop: threading.Event) -> None:
-        """Follow until `stop` is set; SourceError when the connection is lost (the next call goes on where it was)."""
+        """Follow until `stop` is set; SourceError when the connection is lost (the next call goes on where it was).
+
+        The log of a container that has ended is read once, and again when it is started: each time Podman reads the
+        whole file for it.
+        """
         while not stop.is_set():
             target = self._target()
-            if target is not None:
+            if target is not None and target != self._read_out:
                 self._follow_one(target, emit, stop)
+                self._read_out = None if target.running else target
             stop.wait(PAUSE)
 
     def _follow_one(self, target: Target, emit: Callable[[Any], None], stop: threading.Event) -> None:
@@ -60,9 +66,7 @@ class LogStream:
         try:
             for raw in self._follow(target.url, target.id, stop, since=since, tail=tail):
                 if self._resume.is_new(raw):
-                    line = self._reader.read(raw)
-                    emit(line)
-                    self._tell(line, emit)
+                    self._emit(raw, emit)
         except SourceError as error:
             if error.kind != "protocol":
                 raise
@@ -75,7 +79,9 @@ class LogStream:
             self._id = target.id
             self._resume = Resume()
 
-    def _tell(self, line: LogLine, emit: Callable[[Any], None]) -> None:
-        event = self._events.feed(line)
-        if event is not None and event.wall >= self._events_from:
-            emit(event)
+    def _emit(self, raw: RawLine, emit: Callable[[Any], None]) -> None:
+        for line in self._reader.read(raw):
+            emit(line)
+            event = self._events.feed(line)
+            if event is not None and event.wall >= self._events_from:
+                emit(event)

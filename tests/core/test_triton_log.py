@@ -18,7 +18,7 @@ SAMPLE = Path(__file__).parents[1] / "data" / "podman" / "server_log_sample.txt"
 
 def read(*texts: str, stream: str = "stderr") -> list[LogLine]:
     reader = LineReader()
-    return [reader.read(RawLine(1000.0 + n, stream, text.encode())) for n, text in enumerate(texts)]
+    return [line for n, text in enumerate(texts) for line in reader.read(RawLine(1000.0 + n, stream, text.encode()))]
 
 
 def events(*texts: str) -> list[Event]:
@@ -63,17 +63,39 @@ def test_tracebacks_are_errors_to_their_end() -> None:
     assert [line.level for line in found] == ["E", "E", "E", "E", None]
 
 
+def test_two_lines_that_were_written_into_one_are_parted() -> None:
+    found = read(
+        'I1130 11:11:33.368317 1 grpc_server.cc:2558] "Started GRPCInferenceService at 0.0.0.0:8001"'
+        'I1130 11:11:33.368627 1 http_server.cc:4713] "Started HTTPService at 0.0.0.0:8000"',
+        "",
+    )
+    assert [(line.origin, line.text) for line in found] == [
+        ("grpc_server.cc", "Started GRPCInferenceService at 0.0.0.0:8001"),
+        ("http_server.cc", "Started HTTPService at 0.0.0.0:8000"),
+        ("http_server.cc", ""),
+    ]
+
+
+def test_continued_lines_do_not_come_before_their_head() -> None:
+    reader = LineReader()
+    [head] = reader.read(RawLine(1796035719.0, "stderr", b"I1130 10:48:39.250 1 server.cc:674] "))
+    [row] = reader.read(RawLine(1796035719.0, "stderr", b"| rank |"))
+    [later] = reader.read(RawLine(1796035720.0, "stderr", b"| recall |"))
+    assert row.wall == head.wall == pytest.approx(1796035719.25)
+    assert later.wall == 1796035720.0
+
+
 def test_streams_do_not_mix() -> None:
     reader = LineReader()
     reader.read(RawLine(1.0, "stderr", b"E0704 13:39:57.501 1 server.cc:674] x"))
-    assert reader.read(RawLine(1.0, "stdout", b"  indented")).level is None
+    assert reader.read(RawLine(1.0, "stdout", b"  indented"))[0].level is None
 
 
 def test_hostile_text_stays_literal_and_bounded() -> None:
     bad = read("I0704 13:39:57.501 1 a.cc:1] [/x] \x1b[31m", "y" * 100_000)
     assert bad[0].text == "[/x] \\x1b[31m"
     assert (len(bad[1].text), bad[1].truncated) == (MAX_LINE, 100_000 - MAX_LINE)
-    undecodable = LineReader().read(RawLine(None, "stdout", b"\xff\xfe", 7))
+    [undecodable] = LineReader().read(RawLine(None, "stdout", b"\xff\xfe", 7))
     assert (undecodable.text, undecodable.truncated, undecodable.wall) == ("��", 7, None)
 
 
@@ -134,10 +156,10 @@ def test_other_events() -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_survived(data: bytes) -> None:
-    line = LineReader().read(RawLine(1.0, "stdout", data))
-    ServerEvents().feed(line)
-    assert "\x1b" not in line.text
-    assert "\n" not in line.text
+    for line in LineReader().read(RawLine(1.0, "stdout", data)):
+        ServerEvents().feed(line)
+        assert "\x1b" not in line.text
+        assert "\n" not in line.text
 
 
 @given(

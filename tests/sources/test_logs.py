@@ -94,6 +94,15 @@ def test_no_container_is_waited_for() -> None:
     assert [item.text for item in run(server, lambda: next(targets))] == ["a"]
 
 
+def test_an_ended_containers_log_is_read_once_per_start() -> None:
+    ended = Target("unix:///x", "a" * 64, "triton", False, None, 5.0)
+    again = Target("unix:///x", "a" * 64, "triton", False, None, 6.0)
+    targets = iter([ended, ended, ended, again])
+    one = [line(1.0, "a")]
+    server = Server(one, [*one, line(2.0, "b")])
+    assert [item.text for item in run(server, lambda: next(targets))] == ["a", "b"]
+
+
 def test_a_lost_service_is_told_to_the_follower() -> None:
     stream = LogStream(target, 7, Server(SourceError("unavailable", "refused"), []).follow)
     with pytest.raises(SourceError, match="refused"):
