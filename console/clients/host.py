@@ -11,7 +11,6 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 from msgspec import Struct
 
 from console.clients import proc
@@ -195,6 +194,8 @@ class Portable(Struct, frozen=True):
 
 def portable() -> Portable:
     """The machine through psutil, for systems without /proc."""
+    import psutil  # here, as 4 MiB are saved where it is not needed
+
     told = psutil.virtual_memory()
     return Portable(
         cpu_pct=psutil.cpu_percent(None),

@@ -69,8 +69,8 @@ def candidates(
         why = _unsupported(uri)
         if why:
             refused.append(SocketTry(one_line(uri, 200), origin, why))
-        elif all(_normal(uri) != known.url for known in usable):
-            usable.append(Candidate(_normal(uri), origin))
+        elif all(normal_url(uri) != known.url for known in usable):
+            usable.append(Candidate(normal_url(uri), origin))
     return usable, refused
 
 
@@ -87,7 +87,7 @@ def _by_environment(env: Mapping[str, str], root: Path, uid: int) -> Iterator[tu
         yield str(found), "rootless"
 
 
-def _normal(uri: str) -> str:
+def normal_url(uri: str) -> str:
     """A bare path as a unix URL; `http+unix` is podman-py's own spelling."""
     if uri.startswith("/"):
         return f"unix://{uri}"

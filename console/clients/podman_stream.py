@@ -14,74 +14,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-import httpcore
 import msgspec
 
 from console.clients import libpod
-from console.clients.podman import API_VERSION, CALL_TIMEOUT, CONNECT_TIMEOUT, Candidate
+from console.clients.podman import API_VERSION, CALL_TIMEOUT, Candidate, normal_url
 from console.core.model import SourceError
 from console.core.podman_frames import FrameDecoder, LineJoiner, RawLine
 from console.core.text import one_line
 
-TURN = 0.4
-"""Seconds that one network read waits before it looks at the stop event."""
 MAX_EVENT = 1024 * 1024
-
-
-class _StoppedError(Exception):
-    """The stop event was set, or the deadline passed, while a read waited."""
-
-
-class _Stream(httpcore.NetworkStream):
-    """A network stream whose reads wait in turns of TURN seconds."""
-
-    def __init__(self, inner: httpcore.NetworkStream, stop: threading.Event, deadline: float | None) -> None:
-        self._inner = inner
-        self._stop = stop
-        self._deadline = deadline
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        while not self._stop.is_set() and (self._deadline is None or time.monotonic() < self._deadline):
-            try:
-                return self._inner.read(max_bytes, TURN)
-            except httpcore.ReadTimeout:
-                continue
-        raise _StoppedError
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._inner.write(buffer, CONNECT_TIMEOUT)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
-
-
-class _Backend(httpcore.SyncBackend):
-    """Connects as usual and wraps what comes of it."""
-
-    def __init__(self, stop: threading.Event, deadline: float | None) -> None:
-        self._stop = stop
-        self._deadline = deadline
-
-    def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
-    ) -> httpcore.NetworkStream:
-        return self._wrapped(super().connect_unix_socket(path, CONNECT_TIMEOUT, socket_options))
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore.NetworkStream:
-        return self._wrapped(super().connect_tcp(host, port, CONNECT_TIMEOUT, local_address, socket_options))
-
-    def _wrapped(self, stream: httpcore.NetworkStream) -> httpcore.NetworkStream:
-        return _Stream(stream, self._stop, self._deadline)
 
 
 def chunks(
@@ -91,6 +32,11 @@ def chunks(
 
     SourceError: unavailable (nobody there, connection lost), protocol (an answer other than 200).
     """
+    import httpcore
+
+    from console.clients.podman_wire import Backend, StoppedError
+
+    url = normal_url(url)
     base = urlsplit(url)
     unix = Candidate(url, "").path if base.scheme == "unix" else None
     server = "http://podman" if unix is not None else f"http://{base.netloc}"
@@ -98,22 +44,22 @@ def chunks(
     target = f"{server}/v{API_VERSION}/libpod{path}?{urlencode(params)}"
     try:
         with (
-            httpcore.ConnectionPool(uds=unix, network_backend=_Backend(stop, deadline)) as pool,
+            httpcore.ConnectionPool(uds=unix, network_backend=Backend(stop, deadline)) as pool,
             pool.stream("GET", target) as answer,
         ):
             if answer.status != 200:
                 raise SourceError("protocol", f"Podman answered {answer.status}: {one_line(_text(answer), 500)}")
             yield from answer.iter_stream()
-    except _StoppedError:
+    except StoppedError:
         return
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
         message = f"{unix or url}: the stream ended: {one_line(str(error) or type(error).__name__, 200)}"
         raise SourceError("unavailable", message) from error
 
 
-def _text(answer: httpcore.Response) -> str:
+def _text(answer: Any) -> str:
     answer.read()
-    return answer.content[:2000].decode("utf-8", "replace")
+    return str(answer.content[:2000].decode("utf-8", "replace"))
 
 
 def follow_log(

@@ -29,6 +29,7 @@ class Target(Struct, frozen=True):
     name: str
     running: bool
     pid: int | None
+    started_wall: float | None = None
 
 
 class ContainerSettings(Struct, frozen=True):
@@ -252,7 +253,9 @@ def _target(url: str, container: ContainerState | None) -> Target | None:
     if container is None:
         return None
     running = container.state == "running"
-    return Target(url, container.id, container.name, running, container.pid if running else None)
+    return Target(
+        url, container.id, container.name, running, container.pid if running else None, container.started_wall
+    )
 
 
 class UsageMeter:

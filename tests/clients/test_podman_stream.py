@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.clients import podman_stream
+from console.clients import podman_stream, podman_wire
 from console.core.model import SourceError
 from tests.fakes.libpod import DATA, RUNNING, FakeLibpod, Request
 
@@ -62,7 +62,7 @@ def test_headers_kept_back_do_not_hold_the_stop_event(libpod: FakeLibpod) -> Non
 def test_a_quiet_stream_keeps_its_connection(libpod: FakeLibpod) -> None:
     def serve(request: Request) -> None:
         request.start_stream()
-        libpod.stop.wait(3 * podman_stream.TURN)
+        libpod.stop.wait(3 * podman_wire.TURN)
         request.send_chunk(b"\x01\0\0\0\0\0\0\x02a\n")
         request.send_chunk(b"")
 
