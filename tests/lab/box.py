@@ -69,6 +69,7 @@ def _raise(port: int) -> None:
     _wait_until_serving(port)
     follower = [sys.executable, "-m", "tests.lab.card", str(paths.VALUES), str(port)]
     processes.start("card", follower, os.environ | {"PYTHONPATH": str(paths.SOURCES.parents[1])})
+    _wait_until_card_shows_server()
     _write_addresses(port)
 
 
@@ -127,6 +128,15 @@ def _wait_until_serving(port: int) -> None:
     answer = triton.score_of(port, 7)
     if answer != 7.375:
         raise paths.LabError(f"Triton serves but answers wrongly: reco(7) is {answer}, not 7.375.")
+
+
+def _wait_until_card_shows_server() -> None:
+    device = values.open_values(paths.VALUES).devices[0]
+    deadline = time.monotonic() + 10
+    while device.process_count == 0:
+        if time.monotonic() > deadline:
+            raise paths.LabError(f"The card's follower does not work: see {_LOGS_KEPT / 'card.log'}.")
+        time.sleep(0.02)
 
 
 def serving(port: int) -> bool:

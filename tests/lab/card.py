@@ -43,6 +43,7 @@ def follow(values_file: Path, port: int) -> None:
     busy = BusyTime()
     heat = float(device.temperature)
     last = time.monotonic()
+    show_processes(device, 0.0)
     while True:
         time.sleep(1.0)
         now = time.monotonic()
