@@ -276,8 +276,8 @@ def _save_logs() -> None:
     shutil.rmtree(_LOGS_KEPT, ignore_errors=True)
     with contextlib.suppress(OSError):
         shutil.copytree(paths.LOGS, _LOGS_KEPT)
-    logs = podman.run("logs", paths.CONTAINER, check=False)
-    if logs.returncode == 0:
+    with contextlib.suppress(OSError, paths.LabError):
+        logs = podman.run("logs", paths.CONTAINER)
         (_LOGS_KEPT / "triton.log").write_text(logs.stdout + logs.stderr)
 
 

@@ -76,10 +76,16 @@ def command(*words: str) -> list[str]:
 
 
 def run(*words: str, check: bool = True, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run a podman command; raise LabError with Podman's last line where it fails and `check` is set."""
-    done = subprocess.run(
-        command(*words), env=environment(), capture_output=True, text=True, timeout=timeout, check=False
-    )
+    """Run a podman command.
+
+    Raises LabError with Podman's last line where it fails and `check` is set, and where it takes too long.
+    """
+    try:
+        done = subprocess.run(
+            command(*words), env=environment(), capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise paths.LabError(f"podman {words[0]} did not end within {timeout:.0f} s.") from error
     if check and done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise paths.LabError(f"podman {words[0]} failed: {last}")
@@ -105,7 +111,7 @@ def remove_containers() -> None:
     """Remove every container of the lab, running or not."""
     # The first try fails where monitor and container were killed: only then does Podman learn of it.
     for _ in range(3):
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(paths.LabError):
             if run("rm", "--all", "--force", "--time", "0", check=False, timeout=60).returncode == 0:
                 return
 

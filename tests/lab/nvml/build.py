@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.lab.nvml.layout import c_header
+from tests.lab.paths import LabError
 
 LIBRARY = "libnvidia-ml.so.1"
 SOURCE = Path(__file__).with_name("standin.c")
@@ -18,26 +19,28 @@ def build(directory: Path, default_file: Path) -> Path:
     """Put the library into `directory` and return its path.
 
     `default_file` is the value file where GPUCONSOLE_NVML_FILE names none.
-    Raises FileNotFoundError where there is no gcc, CalledProcessError where it refuses the source.
+    Raises LabError where there is no gcc or it refuses the source.
     """
     compiler = shutil.which("gcc")
     if compiler is None:
-        raise FileNotFoundError("gcc is not installed: run scripts/lab install")
+        raise LabError("gcc is not installed: run scripts/lab install.")
     directory.mkdir(parents=True, exist_ok=True)
     library = directory / LIBRARY
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "layout.h").write_text(c_header())
         # Renamed into place: a process that has the old one mapped keeps it whole.
         made = directory / f".{LIBRARY}.{os.getpid()}"
-        subprocess.run(
+        done = subprocess.run(
             [
                 *(compiler, "-shared", "-fPIC", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror"),
                 *("-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}", "-I", scratch),
                 *(f'-DDEFAULT_FILE="{default_file}"', str(SOURCE), "-o", str(made), "-lpthread"),
             ],
-            check=True,
+            check=False,
             capture_output=True,
             text=True,
         )
+        if done.returncode != 0:
+            raise LabError(f"gcc refuses {SOURCE}:\n{done.stderr}")
         made.rename(library)
     return library
