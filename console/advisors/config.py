@@ -142,7 +142,7 @@ def newer_on_disk(look: Look) -> Iterator[Verdict]:
             highest[row.name] = max(highest.get(row.name, 0), int(version))
     for row in look.ready:
         newer = row.newer_on_disk
-        if newer is None or newer <= highest.get(row.name, 0) or row.version != str(highest[row.name]):
+        if newer is None or newer <= highest.get(row.name, 0) or row.version != str(highest.get(row.name)):
             continue
         events = (e for e in reversed(look.snapshot.events) if e.kind == "disk.version" and e.model == row.name)
         since = next((event.wall for event in events), None)

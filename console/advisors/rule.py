@@ -254,6 +254,7 @@ def verdict(
         does_not=entry.does_not,
         consequences=tuple(consequences),
         subject=subject or entry.subject,
+        version=model.version if model else None,
     )
 
 

@@ -21,6 +21,7 @@ from console.core.session import Answer
 
 NO_ANSWERS: Mapping[str, Answer] = {}
 Key = tuple[str, str | None, str]
+"""Id, model, and what tells it from others of that id."""
 
 
 class _Held:
@@ -128,9 +129,9 @@ class Why:
 
     def _one_flow_each(self, seen: set[Key]) -> None:
         """Flow verdicts of a model exclude each other: one that is shown anew ends the one that lingers."""
-        fresh = {key[1] for key in seen if key[0] in self._flow_ids and self._held[key].shown}
+        fresh = {key[1:] for key in seen if key[0] in self._flow_ids and self._held[key].shown}
         for key in list(self._held):
-            if key[0] in self._flow_ids and key[1] in fresh and key not in seen:
+            if key[0] in self._flow_ids and key[1:] in fresh and key not in seen:
                 del self._held[key]
 
 
@@ -145,7 +146,7 @@ def _together(look: Look, verdicts: Sequence[Verdict]) -> Verdict:
 def _key(one: Verdict) -> Key:
     """Identity of a verdict while its figures change. Those about no model differ by their subject and first words."""
     if one.model is not None and one.id != "V39":
-        return one.id, one.model, ""
+        return one.id, one.model, one.version or ""
     if one.id in ("V05", "V06", "V07", "V08", "V09", "V39"):
         return one.id, one.model, " ".join(one.title.split()[:4])
     return one.id, one.model, one.subject

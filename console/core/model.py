@@ -900,6 +900,8 @@ class Verdict(Struct, frozen=True):
     """Verdicts folded under this one, as sentences."""
     subject: str = ""
     """model, gpu, container, server, box: where enter leads."""
+    version: str | None = None
+    """Of `model`, where the verdict is about one version of it."""
     not_so: tuple[str, ...] = ()
     """What was looked at for this model before this verdict matched, in two or three words each."""
 

@@ -101,18 +101,40 @@ def config(
     return ModelConfig(name, version, instance_groups=(InstanceGroup(kind, instances),), **{**plain, **other})
 
 
-def stats_of(name: str, version: str, seen: Window | None, **other: Any) -> ModelStats:
-    """Cumulative statistics that hold what the window holds."""
+BEGAN = 4_000.0
+"""Monotonic time at which the counters began."""
+
+
+def stats_of(name: str, version: str, seen: Window | None, mono: float = MONO, **other: Any) -> ModelStats:
+    """Cumulative statistics of a model that has done since BEGAN what it does in the window."""
     if seen is None:
         return ModelStats(name, version, **other)
-    batches = tuple(BatchStat(b.size, b.runs, 0, round(b.runs * b.ms_per_run * 1e6), 0) for b in seen.batches)
+    times = (mono - BEGAN) / seen.span
+    success, executions = round(times * seen.success), round(times * seen.executions)
+
+    def ns(ms: float | None) -> int:
+        return round((ms or 0.0) * success * 1e6)
+
+    batches = tuple(
+        BatchStat(b.size, round(times * b.runs), 0, round(times * b.runs) * round(b.ms_per_run * 1e6), 0)
+        for b in seen.batches
+    )
     counts: dict[str, Any] = {
-        "success_count": seen.success,
-        "fail_count": seen.failed,
-        "execution_count": seen.executions,
-        "inference_count": seen.inferences,
+        "success_count": success,
+        "success_ns": ns(seen.request_ms),
+        "queue_count": success,
+        "queue_ns": ns(seen.queue_ms),
+        "input_count": success,
+        "input_ns": ns(seen.input_ms),
+        "infer_count": success,
+        "infer_ns": ns(seen.infer_ms),
+        "output_count": success,
+        "output_ns": ns(seen.output_ms),
+        "fail_count": round(times * seen.failed),
+        "execution_count": executions,
+        "inference_count": round(times * seen.inferences),
         "batches": batches,
-        "last_inference_ms": int(NOW * 1000) if seen.success else 0,
+        "last_inference_ms": int((NOW + mono - MONO) * 1000) if seen.success else 0,
     }
     return ModelStats(name, version, **{**counts, **other})
 
@@ -173,15 +195,23 @@ def ids(verdicts: Sequence[Verdict]) -> list[str]:
     return [one.id for one in verdicts]
 
 
-def later(box: Snapshot, seconds: float) -> Snapshot:
-    """The same box some seconds later, all parts read anew."""
+def _moved(one: ModelRow, mono: float) -> ModelRow:
+    if one.flow is None or one.flow.w30 is None or one.flow.stats.success_count + one.flow.stats.fail_count == 0:
+        return one
+    stats = stats_of(one.name, one.version or "", one.flow.w30, mono)
+    return replace(one, flow=replace(one.flow, stats=stats))
+
+
+def later(box: Snapshot, seconds: float, *, counts: bool = True) -> Snapshot:
+    """The same box some seconds later, all parts read anew; the counters go on unless `counts` is False."""
     fields = ("server", "index", "stats", "metrics", "configs", "gpu", "host", "container", "kernel", "repository")
     moved: dict[str, Any] = {}
     for name in fields:
         reading = getattr(box, name)
         if reading.mono is not None and reading.error is None:
             moved[name] = replace(reading, wall=reading.wall + seconds, mono=reading.mono + seconds)
-    return replace(box, seq=box.seq + 1, wall=box.wall + seconds, mono=box.mono + seconds, **moved)
+    rows = tuple(_moved(one, MONO + seconds) if counts else one for one in box.models)
+    return replace(box, models=rows, seq=box.seq + 1, wall=box.wall + seconds, mono=box.mono + seconds, **moved)
 
 
 def queue(size: int = 0, timeout_us: int = 0) -> QueuePolicy:
