@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lab import __main__ as command
-from tests.lab import box, card, paths, processes, repository, traffic, triton
+from tests.lab import box, card, fixtures, paths, processes, repository, traffic, triton
 from tests.lab.nvml import layout, values
 
 
@@ -210,3 +210,13 @@ def test_a_child_that_ends_by_itself_is_no_error() -> None:
     started = time.monotonic()
     processes.end(child.pid)
     assert time.monotonic() >= started
+
+
+def test_without_the_lab_a_test_is_skipped_or_fails_where_it_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(box, "addresses", lambda: None)
+    monkeypatch.delenv("GPUCONSOLE_LAB_REQUIRED", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="scripts/lab up"):
+        fixtures._lab_or_skip()
+    monkeypatch.setenv("GPUCONSOLE_LAB_REQUIRED", "1")
+    with pytest.raises(pytest.fail.Exception, match="scripts/lab up"):
+        fixtures._lab_or_skip()
