@@ -78,9 +78,13 @@ def kernel_entries(after: str | None = None) -> list[JournalEntry]:
     return parse_entries(_journalctl(["-k", "-b", *where]).out)
 
 
-def unit_entries(unit: str, since_wall: float, count: int = MAX_LINES) -> list[JournalEntry]:
-    """Entries of a unit, systemd's own about it included, since a time; errors as `kernel_entries`."""
-    return parse_entries(_journalctl(["-u", unit, "--since", f"@{int(since_wall)}", "-n", str(count)]).out)
+def unit_entries(unit: str, since_wall: float, user: bool = False, count: int = MAX_LINES) -> list[JournalEntry]:
+    """Entries of a unit (of the user's own systemd where `user`), systemd's own about it included, since a time.
+
+    Errors as `kernel_entries`.
+    """
+    scope = ["--user"] if user else []
+    return parse_entries(_journalctl([*scope, "-u", unit, "--since", f"@{int(since_wall)}", "-n", str(count)]).out)
 
 
 def _journalctl(arguments: Sequence[str]) -> Output:

@@ -63,10 +63,10 @@ def triton_unit(root: Path = Path("/")) -> str | None:
     return None
 
 
-def unit_state(unit: str) -> UnitState | None:
-    """How systemd sees a unit; None where there is no systemd or it does not know the unit."""
+def unit_state(unit: str, user: bool = False) -> UnitState | None:
+    """How systemd (the user's own where `user`) sees a unit; None where there is none, or it does not know the unit."""
     try:
-        answer = run(["systemctl", "show", unit, f"--property={_PROPERTIES}"])
+        answer = run(["systemctl", *_scope(user), "show", unit, f"--property={_PROPERTIES}"])
     except SourceError:
         return None
     if answer.code != 0:
@@ -106,10 +106,14 @@ def _stamp(text: str) -> float | None:
         return None
 
 
-def last_lines(unit: str, count: int) -> tuple[str, ...]:
+def _scope(user: bool) -> tuple[str, ...]:
+    return ("--user",) if user else ()
+
+
+def last_lines(unit: str, count: int, user: bool = False) -> tuple[str, ...]:
     """The unit's last journal lines, secrets masked; () where there is no journal or no right to read it."""
     try:
-        answer = run(["journalctl", "-u", unit, "-n", str(count), "-o", "cat", "--no-pager", "-q"])
+        answer = run(["journalctl", *_scope(user), "-u", unit, "-n", str(count), "-o", "cat", "--no-pager", "-q"])
     except SourceError:
         return ()
     return tuple(one_line(mask_text(line), 500) for line in answer.text.splitlines()[-count:] if line.strip())

@@ -243,8 +243,9 @@ class ContainerSource:
     def _asked_unit(self, unit: str) -> tuple[UnitState | None, tuple[str, ...]]:
         read, state, lines = self._journal
         if time.monotonic() - read > units.ASK_EVERY or state is None or state.name != unit:
-            state = units.unit_state(unit)
-            lines = units.last_lines(unit, LAST_LINES) if state is None or state.active != "active" else ()
+            user = self._origin == "rootless" and os.getuid() != 0
+            state = units.unit_state(unit, user)
+            lines = units.last_lines(unit, LAST_LINES, user) if state is None or state.active != "active" else ()
             self._journal = (time.monotonic(), state, lines)
         return state, lines
 

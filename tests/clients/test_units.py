@@ -80,7 +80,9 @@ def test_show() -> None:
 
 def test_asking_systemctl(bin_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "show").write_text(SHOW)
-    tool(bin_folder, "systemctl", f"cat {tmp_path}/show")
+    tool(bin_folder, "systemctl", f'echo "$1" > {tmp_path}/first; cat {tmp_path}/show')
+    assert units.unit_state("triton.service", user=True) is not None
+    assert (tmp_path / "first").read_text() == "--user\n"
     state = units.unit_state("triton.service")
     assert state is not None
     assert state.restarts == 118

@@ -26,8 +26,8 @@ def libpod(tmp_path: Path) -> Iterator[FakeLibpod]:
 
 @pytest.fixture(autouse=True)
 def no_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(units, "unit_state", lambda unit: None)
-    monkeypatch.setattr(units, "last_lines", lambda unit, count: ())
+    monkeypatch.setattr(units, "unit_state", lambda unit, user: None)
+    monkeypatch.setattr(units, "last_lines", lambda unit, count, user: ())
 
 
 def source(libpod: FakeLibpod, root: Path, **settings: object) -> ContainerSource:
@@ -133,12 +133,12 @@ def test_the_units_journal_stands_for_a_container_that_is_gone(
 ) -> None:
     asked: list[str] = []
 
-    def state_of(unit: str) -> UnitState:
+    def state_of(unit: str, user: bool) -> UnitState:
         asked.append(unit)
         return UnitState(unit, "activating", "auto-restart", 118, 126)
 
     monkeypatch.setattr(units, "unit_state", state_of)
-    monkeypatch.setattr(units, "last_lines", lambda unit, count: ("error mounting libEGL",))
+    monkeypatch.setattr(units, "last_lines", lambda unit, count, user: ("error mounting libEGL",))
     only(libpod, "exited")
     reader = source(libpod, tmp_path)
     assert reader.read().unit is not None
@@ -153,7 +153,7 @@ def test_the_units_journal_stands_for_a_container_that_is_gone(
 
 
 def test_unit_by_file_and_by_settings(libpod: FakeLibpod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(units, "unit_state", lambda unit: UnitState(unit, "active", "running"))
+    monkeypatch.setattr(units, "unit_state", lambda unit, user: UnitState(unit, "active", "running"))
     only(libpod)
     put(tmp_path, **{"etc/systemd/system/lm.service": "ExecStart=podman run tritonserver"})
     unit = source(libpod, tmp_path).read().unit

@@ -175,7 +175,7 @@ def test_everything_there(libpod: FakeLibpod, tmp_path: Path, monkeypatch: pytes
         },
     )
     entries = [journal.JournalEntry(1796035000.0, "t: Main process exited, code=exited, status=126/n/a", "c")]
-    monkeypatch.setattr(journal, "unit_entries", lambda unit, since: entries)
+    monkeypatch.setattr(journal, "unit_entries", lambda unit, since, user: entries)
     reader = past(tmp_path, target(libpod.url), unit=lambda: "triton.service")
     found = read(reader)
     assert reader.missing == {}
