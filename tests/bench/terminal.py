@@ -1,4 +1,4 @@
-"""Runs a program in a pseudo-terminal and measures what it costs: first paint, CPU, bytes to the terminal, memory."""
+"""Runs a program in a pseudo-terminal and measures what it costs: CPU, bytes to the terminal, memory, first paint."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from msgspec import Struct
 class Cost(Struct):
     """What a run cost."""
 
-    first_paint: float | None
-    """Seconds from the start to the first byte after which `marker` had been drawn; None = never."""
     cpu_pct: float
     """Of one core, user and system, children included, over the measured span."""
     bytes_per_second: float
@@ -40,7 +38,15 @@ class Terminal:
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, env=dict(environ), start_new_session=True, close_fds=True
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=dict(environ),
+            start_new_session=True,
+            close_fds=True,
+            # the pseudo-terminal becomes the controlling one, as under sshd or tmux
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(slave)
         self.master = master
@@ -123,12 +129,21 @@ def measure(
     """Start, wait for the marker, let it settle, then measure over `seconds`."""
     terminal = Terminal(command, columns, rows, environ or os.environ)
     try:
-        painted = terminal.read(20, until=marker)
-        first = time.monotonic() - terminal.began if painted else None
+        terminal.read(20, until=marker)
         terminal.read(settle)
         cpu, seen, began = terminal.cpu(), terminal.seen, time.monotonic()
         terminal.read(seconds)
         span = time.monotonic() - began
-        return Cost(first, 100 * (terminal.cpu() - cpu) / span, (terminal.seen - seen) / span, terminal.rss())
+        return Cost(100 * (terminal.cpu() - cpu) / span, (terminal.seen - seen) / span, terminal.rss())
+    finally:
+        terminal.close()
+
+
+def first_paint(command: Sequence[str], marker: bytes, environ: Mapping[str, str]) -> float:
+    """Seconds from the start until the marker was drawn; infinity when it never was."""
+    terminal = Terminal(command, 160, 45, environ)
+    try:
+        painted = terminal.read(20, until=marker)
+        return time.monotonic() - terminal.began if painted else float("inf")
     finally:
         terminal.close()
