@@ -64,8 +64,9 @@ class Limits(Struct, frozen=True):
     connect: float = 1.0
     read: float = 2.0
     """From the request to the first byte of its answer on a fresh connection, and again from there to its end."""
-    kept: float = 1.0
-    """To the first byte of the answer on a kept connection."""
+    kept: float = 0.5
+    """To the first byte of the answer on a kept connection. Short, since what the old copy of a model counted between
+    the last poll and the end of its reload is lost, and a poll that stands behind that load widens this gap."""
     body: int = MAX_BODY
     """Bytes of an answer."""
 

@@ -457,7 +457,8 @@ class Rates(NamedTuple):
 
 
 _UNKNOWN = Rates(None, None)
-_STILL = Rates(0.0, 0.0)
+STILL = Rates(0.0, 0.0)
+"""What every counter has that did not move as far as the windows reach (this very object)."""
 
 
 class _Counter:
@@ -509,8 +510,8 @@ class MetricsTracker(Generic[K]):
             counter.seen = self._ordinal
             if value != counter.raw:
                 self._absorb(counter, value, mono)
-            elif counter.times[-1] < mono - SETTLED:
-                result[key] = _STILL
+            elif counter.times[-1] < mono - SETTLED or (len(counter.times) == 1 and counter.times[0] < mono - MIN_SPAN):
+                result[key] = STILL
                 continue
             result[key] = _UNKNOWN if counter.times[0] == mono else Rates(*(_rate(counter, s, mono) for s in starts))
         if len(self._counters) > MAX_SERIES:

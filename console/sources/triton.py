@@ -45,7 +45,7 @@ from console.core.model import (
     TritonServer,
     TritonStats,
 )
-from console.core.rates import MetricsTracker, Rates, StatsTracker
+from console.core.rates import STILL, MetricsTracker, Rates, StatsTracker
 
 Where = Callable[[], TritonAddress]
 """Where Triton answers now: a container that was made anew may have other ports."""
@@ -158,17 +158,17 @@ class IndexSource(_HttpSource):
     def __init__(self, where: Where, interval: float = 1.0) -> None:
         super().__init__(where, interval)
         self._since: dict[tuple[str, str | None], tuple[ModelState | None, float | None, float | None]] | None = None
+        self._body = b""
         self._result: TritonIndex | None = None
 
     def read(self) -> TritonIndex:
         """SourceError when the index cannot be had."""
         http, _ = self._client()
-        entries = decode_index(expect_ok(http.post("/v2/repository/index"), "repository index"))
-        result = TritonIndex(tuple(self._dated(entries)))
-        if result == self._result and self._result is not None:
-            return self._result
-        self._result = result
-        return result
+        body = expect_ok(http.post("/v2/repository/index"), "repository index")
+        if self._result is None or body != self._body:
+            self._result = TritonIndex(tuple(self._dated(decode_index(body))))
+            self._body = body
+        return self._result
 
     def _dated(self, entries: list[IndexEntry]) -> list[IndexEntry]:
         """A state seen at the first read has no beginning; with namespacing two lines may have one name and version."""
@@ -221,13 +221,16 @@ class StatsSource(_HttpSource):
 class _Model:
     """What the console remembers of one model's metrics."""
 
-    __slots__ = ("failures", "metrics", "pending", "totals")
+    __slots__ = ("failures", "metrics", "pending", "still", "totals")
 
     def __init__(self) -> None:
         self.pending: deque[float] = deque(maxlen=PENDING_SAMPLES)
         self.metrics: ModelMetrics | None = None
         self.failures: tuple[FailureCount, ...] = ()
-        self.totals: list[tuple[str, str, float]] = []
+        self.totals: dict[str, float] = {}
+        """Failure series as last read."""
+        self.still = False
+        """True when `failures` was made while none of them moved."""
 
 
 class MetricsSource(_HttpSource):
@@ -315,6 +318,11 @@ class MetricsSource(_HttpSource):
 
     def _failures(self, model: _Model, lines: ModelLines, rates: Mapping[str, Rates]) -> tuple[FailureCount, ...]:
         """By reason; series of one reason that differ in other labels (GPU, tags) are added after their rates."""
+        totals = {spelling: total for _, spelling, total in lines.failures}
+        still = all(rates.get(spelling) is STILL for spelling in totals)
+        if still and model.still and totals == model.totals:
+            return model.failures
+        model.totals, model.still = totals, still
         by_reason: dict[str, FailureCount] = {}
         for reason, spelling, total in lines.failures:
             rate = rates.get(spelling)
@@ -342,6 +350,7 @@ def _finite(value: float | None) -> float | None:
 class _Held(msgspec.Struct):
     """A configuration as last fetched."""
 
+    status: int
     body: bytes
     config: ModelConfig | None
     failure: str | None
@@ -379,7 +388,9 @@ class ConfigSource(_HttpSource):
         stats = self._stats()
         for flow in stats.flows if stats is not None else ():
             wanted[flow.key.name, flow.key.version] = flow.resets
-        self._held = {key: held for key, held in self._held.items() if key in wanted}
+        if not self._held.keys() <= wanted.keys():
+            self._held = {key: held for key, held in self._held.items() if key in wanted}
+            self._result = None
         due = self._due(wanted)
         end = time.monotonic() + self.PATIENCE
         for key in due[: self.MOST]:
@@ -400,7 +411,7 @@ class ConfigSource(_HttpSource):
         name, version = key
         answer = http.get(model_path(name, version) + "/config")
         old = self._held.get(key)
-        if old is not None and old.body == answer.body and old.config is not None and answer.status == 200:
+        if old is not None and old.body == answer.body and old.status == answer.status:
             old.mono, old.resets = answer.mono, resets
             return
         config: ModelConfig | None = None
@@ -411,15 +422,14 @@ class ConfigSource(_HttpSource):
             if error.kind == "permission":
                 raise
             failure = error.message
-        self._held[key] = _Held(answer.body, config, failure, answer.mono, resets)
+        self._held[key] = _Held(answer.status, answer.body, config, failure, answer.mono, resets)
+        self._result = None
 
     def _collect(self) -> TritonConfigs:
-        held = sorted(self._held.items())
-        result = TritonConfigs(
-            tuple(h.config for _, h in held if h.config is not None),
-            {name: h.failure for (name, _), h in held if h.failure is not None},
-        )
-        if self._result is not None and result == self._result:
-            return self._result
-        self._result = result
-        return result
+        if self._result is None:
+            held = sorted(self._held.items())
+            self._result = TritonConfigs(
+                tuple(h.config for _, h in held if h.config is not None),
+                {name: h.failure for (name, _), h in held if h.failure is not None},
+            )
+        return self._result
