@@ -22,6 +22,7 @@ from console.tui.careful import CarefulApp
 from console.tui.cost import OwnCost
 from console.tui.messages import AskEnded, Inbox, ItemsWaiting, LogBuffer, ReadingArrived
 from console.tui.palette import palette_entries
+from console.tui.panes import bring_up
 from console.tui.panes.base import Pane, View
 from console.tui.panes.header import Status
 from console.tui.screens import SCREENS, entry
@@ -98,6 +99,7 @@ class ConsoleApp(CarefulApp):
         self._seen: set[str] = set()
         """Parts that were shown at least once."""
         self._soon = False
+        self._led = False
         self.use_theme(theme or DEFAULT, keep=False)
 
     # ------------------------------------------------------------------------------------------------ life and death
@@ -176,11 +178,14 @@ class ConsoleApp(CarefulApp):
 
     def refresh_now(self) -> None:
         """Fold what arrived and show it. Called once a second, and after keys that change what is shown."""
-        if not self.is_running or not self._screen_stack or not self.box.is_mounted:
+        if not self.is_running or not self._screen_stack:
             return
-        box = self.box
         wall, mono = time.time(), time.monotonic()
         snapshot = self._judged_snapshot(wall, mono)
+        self._lead(snapshot)
+        box = self.box
+        if not box.ready:
+            return
         live = View(
             snapshot,
             self.store.history,
@@ -194,6 +199,17 @@ class ConsoleApp(CarefulApp):
         )
         view = live if self._held is None else self._held
         box.show(snapshot, view, self._new_status(box, wall))
+
+    def _lead(self, snapshot: Snapshot) -> None:
+        """Bring-up over the Overview, once, where a card is there and no server was ever seen; away when one is."""
+        if not (snapshot.server.tried and snapshot.container.tried and snapshot.gpu.tried):
+            return
+        wanted = bring_up.wanted(snapshot)
+        if wanted and not self._led and self.box.NAME == "overview":
+            self._led = True
+            self.go("bring_up")
+        elif not wanted and self.box.NAME == "bring_up" and len(self.screen_stack) > 1:
+            self.pop_screen()
 
     def _judged_snapshot(self, wall: float, mono: float) -> Snapshot:
         snapshot = self.store.snapshot(wall, mono)

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -37,7 +38,12 @@ class CarefulApp(App[None]):
         """Begin to listen to signals and to look whether the terminal is there; call when the app is mounted."""
         if not self.is_headless:
             self._listen_to_signals()
+            self.app_resume_signal.subscribe(self, self._came_back)
             self.set_interval(CHECK_EVERY, self._check_terminal)
+
+    def _came_back(self, app: App[Any]) -> None:
+        """After `fg`: Textual 8.2.8 sends only what changes from then on, into an empty screen."""
+        self.screen.refresh(layout=True)
 
     def _listen_to_signals(self) -> None:
         """A kill leaves the terminal clean, too; SIGHUP stays ignored where a supervisor wants it so."""

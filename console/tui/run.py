@@ -60,6 +60,8 @@ def run(
     finally:
         session.stop(STOP_WITHIN)
         guard.restore()
+        if terminal.is_lost():
+            terminal.let_go()
     code = app.return_code or 0
     guard.end_within(LEAVE_WITHIN, code)
     return code

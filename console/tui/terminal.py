@@ -15,6 +15,7 @@ import threading
 import time
 import tty
 from collections.abc import Mapping, MutableMapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from console.tui.signs import Charset
@@ -46,7 +47,20 @@ def capable(environ: Mapping[str, str] = os.environ) -> str | None:
     return None
 
 
-def speaks_utf8(environ: Mapping[str, str] = os.environ) -> bool:
+def as_started() -> Mapping[str, str]:
+    """The environment that this process was started with. In the C locale Python sets LC_CTYPE=C.UTF-8 by itself
+    (PEP 538), so `os.environ` no longer tells what the operator has. Without /proc that value is dropped."""
+    try:
+        raw = Path("/proc/self/environ").read_bytes()
+    except OSError:
+        plain = os.environ.get("LANG", "") in ("", "C", "POSIX")
+        coerced = plain and os.environ.get("LC_CTYPE") == "C.UTF-8"
+        return {name: value for name, value in os.environ.items() if not (coerced and name == "LC_CTYPE")}
+    pairs = (entry.partition("=") for entry in raw.decode("utf-8", "replace").split("\0"))
+    return {name: value for name, _, value in pairs if name}
+
+
+def speaks_utf8(environ: Mapping[str, str]) -> bool:
     """What the locale says, not Python's own encoding (which is UTF-8 always): LC_ALL, then LC_CTYPE, then LANG."""
     for name in ("LC_ALL", "LC_CTYPE", "LANG"):
         value = environ.get(name, "")
@@ -55,8 +69,9 @@ def speaks_utf8(environ: Mapping[str, str] = os.environ) -> bool:
     return False
 
 
-def charset(*, ascii_wanted: bool, environ: Mapping[str, str] = os.environ) -> Charset:
+def charset(*, ascii_wanted: bool, environ: Mapping[str, str] | None = None) -> Charset:
     """Which characters to use. Asks the terminal (for at most 0.2 s) how wide its ambiguous characters are."""
+    environ = as_started() if environ is None else environ
     if ascii_wanted or not speaks_utf8(environ):
         return Charset.ASCII
     if environ.get("TERM", "") == "linux":
@@ -154,6 +169,13 @@ class Guard:
             os._exit(code)
 
         threading.Thread(target=end, name="end", daemon=True).start()
+
+
+def let_go() -> None:
+    """Send further output to nowhere: Python's own last flush to a lost terminal would spoil the exit code."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    for handle in (1, 2):
+        os.dup2(null, handle)
 
 
 _X10_REPORT = re.compile(rb"\x1b\[M...", re.DOTALL)

@@ -91,6 +91,8 @@ class BoxScreen(Screen[None]):
         self.panes: dict[str, Pane] = {}
         self.maximised: str | None = None
         """Id of the pane that has the whole body."""
+        self.ready = False
+        """True when the bars and panes are there."""
         self._placed: Places = {}
         self._small = True
         self._filtered: Pane | None = None
@@ -146,6 +148,7 @@ class BoxScreen(Screen[None]):
         yield Bar(id="small")
 
     def on_mount(self) -> None:
+        self.ready = True
         self.query_one(FilterLine).cursor_blink = False
         first = next(iter(self.panes.values()), None)
         if first is not None:
