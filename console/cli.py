@@ -146,6 +146,7 @@ def _example() -> int:
 
 def _snapshot(options: argparse.Namespace, settings: Settings, *, as_json: bool = False, note: str = "") -> int:
     from console import compose, snapshot
+    from console.tui import terminal
 
     with compose.session(settings, demo=_demo(options), seed=options.seed) as session:
         taken = snapshot.take(session, compose.judge(once=True))
@@ -155,9 +156,15 @@ def _snapshot(options: argparse.Namespace, settings: Settings, *, as_json: bool 
         return 0
     if note:
         print(note)
-    ascii_only = settings.ui.ascii or not compose.utf8_locale(os.environ)
+    ascii_only = settings.ui.ascii or not terminal.speaks_utf8(os.environ)
     print(snapshot.as_text(taken, session.simulated, ascii_only=ascii_only, utc=settings.ui.utc), end="")
     return 0
+
+
+def _nothing_here(settings: Settings) -> bool:
+    from console import compose
+
+    return compose.nothing_here(settings)
 
 
 def _demo(options: argparse.Namespace) -> str | None:
@@ -165,10 +172,10 @@ def _demo(options: argparse.Namespace) -> str | None:
 
 
 def _console(options: argparse.Namespace, settings: Settings) -> int:
-    from console import compose
+    from console import opening
 
-    why_not = compose.no_terminal(os.environ)
-    if options.or_demo and not options.demo and compose.nothing_here(settings):
+    why_not = opening.no_terminal()
+    if options.or_demo and not options.demo and _nothing_here(settings):
         print(
             "This box has nothing to show (no NVIDIA device, no Podman socket, no Triton): opening the simulated box."
         )
@@ -176,4 +183,4 @@ def _console(options: argparse.Namespace, settings: Settings) -> int:
     if why_not is not None:
         which = "the simulated box" if options.demo else "this box"
         return _snapshot(options, settings, note=f"{why_not}: one snapshot of {which} instead of the console.")
-    return compose.open_console(settings, demo=_demo(options), seed=options.seed)
+    return opening.open_console(settings, demo=_demo(options), seed=options.seed)

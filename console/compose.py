@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -220,20 +219,6 @@ def judge(*, once: bool = False) -> Any:
     return Why(hold=not once)
 
 
-def no_terminal(environ: Mapping[str, str]) -> str | None:
-    """Why the console cannot open here (no terminal, TERM=dumb), as one sentence; None when it can."""
-    from console.tui import terminal
-
-    return terminal.capable(environ)
-
-
-def utf8_locale(environ: Mapping[str, str]) -> bool:
-    """True when the locale is UTF-8 (LC_ALL, LC_CTYPE, LANG in that order)."""
-    from console.tui import terminal
-
-    return terminal.speaks_utf8(environ)
-
-
 def nothing_here(settings: Settings) -> bool:
     """True only where there is nothing at all: no NVIDIA device on the bus, no Podman socket (so no container and no
     image), no Triton on its port."""
@@ -257,32 +242,3 @@ def _answers(settings: Settings) -> bool:
             return True
     except OSError:
         return False
-
-
-def open_console(settings: Settings, *, demo: str | None = None, seed: int | None = None) -> int:
-    """Open the console; returns the exit code."""
-    from console.tui import terminal
-
-    terminal.prepare()
-    from console.tui import theme
-    from console.tui.app import ConsoleApp
-    from console.tui.state import State, state_dir, themes_dir
-
-    state = State(state_dir())
-    themes = theme.load(theme.folders(themes_dir()))
-    charset = terminal.charset(ascii_wanted=settings.ui.ascii)
-    with session(settings, demo=demo, seed=seed) as one:
-        app = ConsoleApp(
-            one,
-            themes,
-            state,
-            theme=settings.ui.theme or None,
-            charset=charset,
-            utc=settings.ui.utc,
-            read_only=settings.safety.read_only,
-            judge=judge(),
-        )
-        app.run(mouse=settings.ui.mouse)
-        one.stop(0.5)
-    sys.stdout.flush()
-    return int(app.return_code or 0)

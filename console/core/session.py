@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from console.core.model import Event, Reading
+from console.core.model import Event, Reading, SourceError
 from console.core.poller import Follower, Poller, Source, Stream
 
 Emit = Callable[[Any], None]
@@ -78,6 +80,50 @@ class Session:
             worker.join(wait / max(1, len(workers)))
         if self._close is not None:
             self._close()
+
+
+class Later(Session):
+    """A session that is made in a thread of its own when it is started: its libraries load after the first paint."""
+
+    def __init__(self, make: Callable[[], Session], *, simulated: str | None = None) -> None:
+        super().__init__((), simulated=simulated)
+        self._make = make
+        self._made: Session | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
+        self.ask = self._ask
+
+    def start(self, publish: Callable[[Reading[Any]], None], emit: Emit) -> None:
+        """Make and start the session; returns at once. What prevents it is told as an event."""
+        threading.Thread(target=self._begin, args=(publish, emit), name="session", daemon=True).start()
+
+    def _begin(self, publish: Callable[[Reading[Any]], None], emit: Emit) -> None:
+        try:
+            made = self._make()
+        except SourceError as error:
+            emit(Event(time.time(), "fail", error.message, "(gpuconsole)", "session"))
+            return
+        with self._lock:
+            self._made = made
+            if not self._stopped:
+                made.start(publish, emit)
+
+    def _ask(self, model: str, version: str | None) -> Answer:
+        if self._made is None or self._made.ask is None:
+            return Answer(model, version, False, time.time(), None, "nothing is read yet: try again in a second")
+        return self._made.ask(model, version)
+
+    def read_now(self, part: str) -> None:
+        """As Session; nothing before the session is made."""
+        if self._made is not None:
+            self._made.read_now(part)
+
+    def stop(self, wait: float = 0.5) -> None:
+        """As Session."""
+        with self._lock:
+            self._stopped = True
+        if self._made is not None:
+            self._made.stop(wait)
 
 
 class _Backfill:

@@ -1,0 +1,74 @@
+"""Opens the console: first the frame, then what reads the box.
+
+Only what draws is imported before the first paint; sources and their libraries (Podman, protobuf, NVML) are imported in
+the session's own thread after it, and the simulated box is started there too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from console.core.session import Later, Session
+from console.tui import terminal
+
+if TYPE_CHECKING:
+    from console.config import Settings
+    from console.core.history import History
+    from console.core.model import Snapshot, Verdict
+
+
+def no_terminal(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Why the console cannot open here (no terminal, TERM=dumb), as one sentence; None when it can."""
+    return terminal.capable(environ)
+
+
+class LateJudge:
+    """Why, imported when it is first asked."""
+
+    def __init__(self) -> None:
+        self._why: Any = None
+
+    def evaluate(self, snapshot: Snapshot, history: History) -> tuple[Verdict, ...]:
+        """See advisors.why.Why."""
+        if self._why is None:
+            from console import compose
+
+            self._why = compose.judge()
+        verdicts: tuple[Verdict, ...] = self._why.evaluate(snapshot, history)
+        return verdicts
+
+
+def open_console(settings: Settings, *, demo: str | None = None, seed: int | None = None) -> int:
+    """Open the console and stay until it ends; returns the exit code."""
+    terminal.prepare()
+    from console.tui import theme
+    from console.tui.app import ConsoleApp
+    from console.tui.state import State, state_dir, themes_dir
+
+    opened = contextlib.ExitStack()
+
+    def make() -> Session:
+        from console import compose
+
+        return opened.enter_context(compose.session(settings, demo=demo, seed=seed))
+
+    with opened:
+        session = Later(make, simulated=demo)
+        app = ConsoleApp(
+            session,
+            theme.load(theme.folders(themes_dir())),
+            State(state_dir()),
+            theme=settings.ui.theme or None,
+            charset=terminal.charset(ascii_wanted=settings.ui.ascii),
+            utc=settings.ui.utc,
+            read_only=settings.safety.read_only,
+            judge=LateJudge(),
+        )
+        app.run(mouse=settings.ui.mouse)
+        session.stop(0.5)
+    sys.stdout.flush()
+    return int(app.return_code or 0)
