@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ from tests.fakes.session import FakeSession
 
 SIZES = ((160, 45), (100, 30), (80, 24))
 """The three sizes that every key is pressed at."""
+TURNS = 15
+"""Turns of the event loop in which a key press is handled and painted."""
 EVERY_SIZE = ((160, 45), (120, 40), (100, 30), (80, 24))
 
 
@@ -71,6 +74,18 @@ async def on_stage(
             app.go(screen)
             await settled(app, pilot)
         yield app, pilot
+
+
+async def _next_turns(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
+    """Lets waiting messages be handled, without Textual's own waiting for an idle processor (60 ms a key)."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+def press_fast(monkeypatch: Any) -> None:
+    """Keys at the pace of the event loop, for tests that press hundreds of them."""
+    monkeypatch.setattr("textual.app.wait_for_idle", _next_turns)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", _next_turns)
 
 
 async def settled(app: ConsoleApp, pilot: Pilot[None]) -> None:

@@ -117,7 +117,9 @@ def _why(card: GpuState, field: str) -> str:
 
 def _line(who: str, size: int | None, note: str = "", style: str = "") -> Row:
     figure = "?" if size is None and note else units.gib(size)
-    return Row(((left(who, WHO), style), (right(figure, GIB_CELLS), style or "value"), (f"  {note}", "dim")))
+    return Row(
+        ((left(left(who, WHO - 1), WHO), style), (right(figure, GIB_CELLS), style or "value"), (f"  {note}", "dim"))
+    )
 
 
 def _models(server: int, snapshot: Snapshot) -> Iterator[Row]:
@@ -144,7 +146,7 @@ def _reloads(card: GpuState, snapshot: Snapshot) -> Iterator[Row]:
         return
     yield Row((("RELOAD NEEDS, both copies at once", "label"),))
     for row in rows[:MOST_MODELS]:
-        yield Row((("  " + left(one_line(row.name, 60), 12), ""), *_fits(row, card.memory_free)))
+        yield Row((("  " + left(left(one_line(row.name, 60), 11), 12), ""), *_fits(row, card.memory_free)))
     if len(rows) > MOST_MODELS:
         yield Row(((f"  … {len(rows) - MOST_MODELS} more models", "dim"),))
 

@@ -176,13 +176,13 @@ class TimelineCharts(Pane):
         return True
 
     def step_cursor(self, steps: int) -> None:
-        """`←` `→`: by a column; beyond the right end it is live again."""
+        """`←` `→`: by a column; in the newest one it is live again."""
         if self.view is None:
             return
         scale = self.scale(self.view)
         at = scale.columns - 1 if self.at is None else scale.column(self.at)
         moved = (0 if at is None else at) + steps
-        self.at = None if moved >= scale.columns else scale.start_of(max(0, moved)) + scale.step / 2
+        self.at = None if moved >= scale.columns - 1 else scale.start_of(max(0, moved)) + scale.step / 2
         self.again()
 
     def put_cursor(self, wall: float) -> bool:

@@ -19,7 +19,7 @@ from console.tui.widgets.lines import LineView
 if TYPE_CHECKING:
     from console.tui.app import ConsoleApp
 
-LIST_WIDTH, NARROW_LIST = 44, 40
+LIST_WIDTH, NARROW_LIST = 44, 42
 WIDE = 120
 LIST_SHARE = 3
 """Under 100 columns the list takes one of so many parts of the height, the details the rest."""
@@ -43,6 +43,11 @@ class ModelsScreen(BoxScreen):
         "palette",
         "help",
     )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._arriving = True
+        """True until the first showing after the screen was opened."""
 
     def make_panes(self) -> Iterable[Pane]:
         yield ModelsList(id="models-list")
@@ -70,22 +75,31 @@ class ModelsScreen(BoxScreen):
         for pane in self.panes.values():
             pane.frame = "rule" if view.compact else "box"
         self.details.answers = dict(self.app_.answers)
+        if self._arriving and view.snapshot.models:
+            self._arriving = False
+            self._arrive(view)
 
     def on_screen_resume(self) -> None:
+        self._arriving = True
+
+    def _arrive(self, view: View) -> None:
         """The list's cursor stands on the model that was chosen elsewhere, or on the busiest."""
-        self.app_.refresh_now()
-        view = self.listed.view
-        key = self.app_.chosen or (view.model.key if view is not None and view.model is not None else None)
-        if key is not None and not self.listed.select(VersionKey(key.name, key.version)):
-            self.listed.select(VersionKey(key.name, None))
+        key = self.app_.chosen or (view.model.key if view.model is not None else None)
+        here = self.listed.cursor
+        if key is None or (isinstance(here, VersionKey) and here.model == key.name):
+            return
+        target = VersionKey(key.name, key.version)
+        self.listed.cursor = target
+        self._choose(target, view)
+        self.call_after_refresh(self.listed.select, target)
 
     def on_line_view_cursor_moved(self, message: LineView.CursorMoved) -> None:
+        if isinstance(message.key, VersionKey) and self.listed.view is not None:
+            self._choose(message.key, self.listed.view)
+
+    def _choose(self, key: VersionKey, view: View) -> None:
         """The details follow the cursor; so do the trends of other screens, where the server knows the version."""
-        key = message.key
-        if not isinstance(key, VersionKey):
-            return
-        view = self.listed.view
-        rows = [row for row in (view.snapshot.models if view else ()) if row.name == key.model]
+        rows = [row for row in view.snapshot.models if row.name == key.model]
         known = next((row.key for row in rows if row.version == key.version), None)
         served = next((row.key for row in rows if row.state == "READY"), rows[0].key if rows else None)
         self.details.chosen = ModelKey(key.model, key.version) if key.version else served or ModelKey(key.model, "")

@@ -241,7 +241,7 @@ class CursorLeft(_OnTimeline):
 
 
 class CursorRight(_OnTimeline):
-    """The cursor one column on; beyond the end it is live again."""
+    """The cursor one column on; in the newest it is live again."""
 
     ID, KEYS, LABEL = "timeline.right", ("right",), "cursor on"
 
