@@ -17,6 +17,10 @@ LONG_RUN_SHARE = 0.2
 """A run longer than this share of the window makes the busy share meaningless (6 s of 30 s)."""
 
 
+MIN_REST = 2.0
+"""Seconds by which a window must be longer than another for the rest to say something."""
+
+
 @dataclass(frozen=True)
 class Figures:
     """One model version over one window. None = not known or does not apply.
@@ -256,20 +260,32 @@ def _stopped(short: Window, usual: Window) -> bool:
 
 
 def _changed(short: Window, usual: Window, by: Evaluation, instances: int | None) -> bool:
-    """True when the traffic of the shorter window is not that of the longer one; chance alone is no change."""
-    expected = (usual.rate + usual.fail_rate) * short.span
-    counted = short.success + short.failed
+    """True when the traffic of the shorter window is not that of the rest of the longer one; chance is no change."""
+    rest = usual.span - short.span
+    if rest < MIN_REST:
+        return False
+    ended = usual.success + usual.failed - short.success - short.failed
+    expected, counted = max(0.0, ended / rest * short.span), short.success + short.failed
     if (
         not _alike(counted, expected, by.changed_rate)
         and abs(counted - expected) > by.chance * max(1.0, expected) ** 0.5
     ):
         return True
-    if not _alike(short.request_ms or 0.0, usual.request_ms or 0.0, by.changed_time):
+    before = _rest_ms(short, usual)
+    if before is not None and short.request_ms is not None and not _alike(short.request_ms, before, by.changed_time):
         return True
     if not instances:
         return False
-    busy = [window.busy_seconds / (window.span * instances) for window in (short, usual)]
-    return abs(busy[0] - busy[1]) >= by.changed_busy
+    busy = (usual.busy_seconds - short.busy_seconds) / (rest * instances)
+    return abs(short.busy_seconds / (short.span * instances) - busy) >= by.changed_busy
+
+
+def _rest_ms(short: Window, usual: Window) -> float | None:
+    """Mean time of the requests of the longer window that are not in the shorter one."""
+    count = usual.success - short.success
+    if count <= 0 or usual.request_ms is None:
+        return None
+    return max(0.0, usual.request_ms * usual.success - (short.request_ms or 0.0) * short.success) / count
 
 
 def _alike(a: float, b: float, factor: float) -> bool:

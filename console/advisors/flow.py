@@ -316,7 +316,11 @@ def waits_though_free(look: Look, figures: Figures) -> Verdict | None:
     entry, samples = look.entry("V26"), figures.pending
     if streams(figures) or figures.busy is None or figures.busy >= entry.limit("busy"):
         return None
-    if len(samples) < entry.limit("samples") or min(samples) <= 0 or delayed(look, figures):
+    if figures.wait_ms is None or not figures.request_ms or delayed(look, figures):
+        return None
+    if len(samples) < entry.limit("samples") or figures.wait_ms < entry.limit("wait_share") * figures.request_ms:
+        return None
+    if sum(sample > 0 for sample in samples) < entry.limit("share") * len(samples):
         return None
     lines = [entry.say("line")]
     config = figures.config

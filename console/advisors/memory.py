@@ -13,6 +13,8 @@ from console.core.rates import StatsTracker
 KEPT = 900.0
 """Seconds of card samples."""
 SAMPLE_EVERY = 5.0
+SETTLES_WITHIN = 40.0
+"""Seconds within which each configuration is read anew (30 s in turn, at the latest)."""
 LOOK_EVERY = 4.0
 """Seconds that must lie between two looks for their difference to be a window."""
 
@@ -73,7 +75,7 @@ class Seen(Struct, frozen=True):
 class _Track:
     """One model name's present epoch."""
 
-    __slots__ = ("base", "began_wall", "config", "last", "resets", "sm_runs", "sm_sum", "version")
+    __slots__ = ("base", "began_wall", "config", "last", "resets", "settling", "sm_runs", "sm_sum", "version")
 
     def __init__(self, row: ModelRow, wall: float, base: tuple[BatchStat, ...]) -> None:
         self.version = row.version or ""
@@ -82,6 +84,8 @@ class _Track:
         self.began_wall = wall
         self.base = base
         self.last = base
+        self.settling = False
+        """True until the configuration of a version that was loaded anew is known: it is read after the counters."""
         self.sm_sum = 0.0
         self.sm_runs = 0
 
@@ -185,9 +189,12 @@ class Memory:
             self._tracks[name].last = batches
             return
         kind = _kind(track, row)
-        if kind:
+        if kind == "change" and track.settling and snapshot.wall - track.began_wall <= SETTLES_WITHIN:
+            track.config, track.settling = row.config.raw if row.config else None, False
+        elif kind:
             self.breaks[name] = Break(snapshot.wall, kind, track.epoch())
             track = self._tracks[name] = _Track(row, snapshot.wall, batches if kind == "change" else ())
+            track.settling = kind != "change"
         elif track.config is None and row.config is not None:
             track.config = row.config.raw
         track.last = batches

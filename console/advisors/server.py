@@ -180,18 +180,19 @@ def _dark(look: Look) -> Verdict:
             subject="server",
             source="health, index",
         )
-    ages = [look.mono - row.since_mono for row in moving if row.since_mono is not None]
-    age, names = max(ages, default=0.0), _names(sorted({one_line(row.name, MAX_NAME) for row in moving}))
-    if age > entry.limit("swap_s"):
-        title, line, trust = entry.say("hangs", names=names, age=units.age(age)), entry.say("hangs_line"), "likely"
+    ages = {row.key: look.mono - row.since_mono for row in moving if row.since_mono is not None}
+    stuck = [row for row in moving if ages.get(row.key, 0.0) > entry.limit("swap_s")]
+    told = stuck or moving
+    names = _names(sorted({one_line(row.name, MAX_NAME) for row in told}))
+    age = units.age(max((ages.get(row.key, 0.0) for row in told), default=0.0))
+    if stuck:
+        state = (stuck[0].state or "").lower()
+        title, line = entry.say("hangs", names=names, state=state, age=age), entry.say(f"hangs_{state}")
     else:
         swap = "swap" if len({row.name for row in moving}) > 1 else "swaps"
-        title, line, trust = (
-            entry.say("swap", names=names, swap=swap),
-            entry.say("swap_line", age=units.age(age)),
-            "sure",
-        )
-    return verdict(look, "V04", title, [line], model=moving[0], trust=trust, source="health, index")
+        title, line = entry.say("swap", names=names, swap=swap), entry.say("swap_line", age=age)
+    trust = "likely" if stuck else "sure"
+    return verdict(look, "V04", title, [line], model=told[0], trust=trust, source="health, index")
 
 
 def _label(row: ModelRow) -> str:

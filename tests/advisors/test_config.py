@@ -67,6 +67,15 @@ def test_a_reload_or_a_change_after_which_it_is_slower(after: ModelRow, words: s
         assert words in found[0].title
 
 
+def test_the_configuration_that_comes_after_a_reload_belongs_to_it() -> None:
+    """Counters are read each second, configurations every five: the second is no event of its own."""
+    why = Why(hold=False)
+    boxes = (served(1.6), served(3.1, resets=1), served(3.1, runs=200, resets=1, raw="b"))
+    for at, one in enumerate(boxes):
+        found = why.evaluate(later(snapshot(one), 5.0 * at, counts=False), History())
+    assert "before the reload at " in next(one.title for one in found if one.id == "V28")
+
+
 def test_an_in_place_change_is_judged_by_what_ran_since() -> None:
     why = Why(hold=False)
     why.evaluate(snapshot(served(1.6)), History())

@@ -64,11 +64,11 @@ def test_every_sentence_is_used_and_every_used_one_is_there() -> None:
     """A sentence that no rule says is dead text; computed names are listed here."""
     code = "\n".join(path.read_text() for path in SOURCE.glob("*.py"))
     used = set(re.findall(r'"([A-Za-z_]+)"', code))
-    computed = {"BACKEND", "REJECTED", "CANCELED", "OTHER"}
+    computed = {"BACKEND", "REJECTED", "CANCELED", "OTHER", "hangs_loading", "hangs_unloading"}
     for id_, entry in table().entries.items():
         for name in entry.says:
             base = name.removesuffix("_line")
-            assert name in used or base in used | computed, f"{id_}.{name}"
+            assert name in used | computed or base in used | computed, f"{id_}.{name}"
 
 
 def test_folds_name_verdicts() -> None:

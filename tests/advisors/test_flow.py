@@ -348,13 +348,14 @@ def test_waits_though_free() -> None:
     found = judge({"rate_limited": True, "preserve_ordering": True}, pending=(3.0,) * 30, **LIMITED)
     assert (found.id, found.trust) == ("V26", "cannot tell")
     assert found.lines[1] == "its configuration has: a rate limiter, kept order"
-    assert len(judge(pending=(3.0,) * 30, **LIMITED).lines) == 1
+    assert len(judge(pending=(3.0,) * 24 + (0.0,) * 6, **LIMITED).lines) == 1
 
 
 @pytest.mark.parametrize(
     ("pending", "change", "id_"),
     [
-        ((3.0,) * 29 + (0.0,), {}, "V32"),
+        ((3.0,) * 23 + (0.0,) * 7, {}, "V32"),
+        ((3.0,) * 30, {"wait": 6.0}, "V31"),
         ((3.0,) * 19, {}, "V32"),
         ((3.0,) * 30, {"busy": 0.51}, "V24"),
     ],

@@ -234,7 +234,8 @@ def test_a_swap_is_normal_for_two_minutes(state: Any) -> None:
     assert [(v.id, v.sign, v.trust) for v in found] == [("V04", "warn", "sure")]
     assert found[0].title == "ready is 400 while lm swaps; that is normal"
     hangs = once(snapshot(SERVES, replace(moving, since_mono=MONO - 150), ready=False))
-    assert hangs[0].title == "lm loads for 2 m: ready is 400 as long"
+    assert hangs[0].title == f"lm has been {state.lower()} for 2 m: ready is 400 as long"
+    assert hangs[0].trust == "likely"
 
 
 def test_a_dark_lamp_that_nothing_explains() -> None:
