@@ -79,12 +79,13 @@ def test_mouse_reports_of_old_terminals_are_no_keys(tmp_path: Path) -> None:
         assert one.end() == 0
 
 
-@pytest.mark.parametrize("size", [(20, 5), (0, 0), (1, 1), (60, 15), (300, 90)])
-def test_odd_sizes(size: tuple[int, int], tmp_path: Path) -> None:
+def test_odd_sizes(tmp_path: Path) -> None:
     with console(tmp_path) as one:
         one.until(READY)
-        one.resize(*size)
-        one.read(0.5)
+        for size in ((20, 5), (0, 0), (1, 1), (60, 15), (300, 90)):
+            one.resize(*size)
+            one.read(0.3)
+            assert one.process.poll() is None, size
         at = len(one.written)
         one.resize(100, 30)
         one.until(READY, after=at)
@@ -123,13 +124,11 @@ def test_ctrl_c_does_not_quit(tmp_path: Path) -> None:
         assert one.end() == 0
 
 
-@pytest.mark.parametrize(
-    "env", [{"LC_ALL": "C"}, {"LANG": "C"}, {"LANG": "", "LC_CTYPE": "POSIX"}, {"LC_ALL": "de_DE.ISO-8859-1"}], ids=str
-)
+@pytest.mark.parametrize("env", [{"LC_ALL": "C"}, {"LANG": "", "LC_CTYPE": "POSIX"}], ids=str)
 def test_ascii_without_a_utf8_locale(env: dict[str, str], tmp_path: Path) -> None:
     with console(tmp_path, (160, 45), env) as one:
         one.until(READY)
-        one.read(0.5)
+        one.read(0.2)
         one.send(b"q")
         assert one.end() == 0
         assert one.written.isascii()

@@ -151,7 +151,7 @@ def _not_answering(view: View) -> list[Ranked]:
 def _server(view: View) -> Line:
     server = view.snapshot.server.value
     assert server is not None
-    version = left(server.version or "?", 9)
+    version = left(one_line(server.version or "?", 20), 9)
     start: Line = (
         ("server    ", "label"),
         (version, "value"),

@@ -16,6 +16,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from console.core.text import literal
 from console.tui.theme import Look, look_of
 from console.tui.widgets.cells import Line, cut_line, line_width
 from console.tui.widgets.cells import width as text_width
@@ -241,10 +242,10 @@ class LineView(Widget, can_focus=True):
         yield from [*shown, *foot][:height]
 
     def _framed(self, line: Line, cells: int, over: str) -> tuple[Line, str]:
+        line = cut_line(safe(line), cells)
         if self.frame != "box":
-            return cut_line(line, cells), over
+            return line, over
         style = self._edge_style()
-        line = cut_line(line, cells)
         rest = cells - line_width(line)
         if over:
             line = tuple((text, f"{name}+{over}") for text, name in line)
@@ -259,7 +260,7 @@ class LineView(Widget, can_focus=True):
         left, right = ("┌ ", " ┐") if self.frame == "box" else ("─ ", " ─")
         cells = self.size.width - 4
         tail = self.tail and ((" ", style), *self.tail)
-        head = cut_line(self.head, max(0, cells - line_width(tail) - 2))
+        head = cut_line(safe(self.head), max(0, cells - line_width(tail) - 2))
         fill = cells - line_width(head) - line_width(tail) - bool(head)
         middle = ((" " if head else "") + "─" * max(0, fill), style)
         return ((left, style), *head, middle, *tail, (right if tail else "─" + right[1:], style))
@@ -277,6 +278,14 @@ class LineView(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
+
+
+def safe(line: Line) -> Line:
+    """The line without control characters. Panes clean external text themselves; this is the last door before the
+    terminal, so that one forgotten name cannot drive it."""
+    if all(text.isprintable() for text, _ in line):
+        return line
+    return tuple((literal(text).replace("\n", " "), style) for text, style in line)
 
 
 def changed_spans(old: tuple[Line, str], new: tuple[Line, str], width: int) -> list[tuple[int, int]]:
