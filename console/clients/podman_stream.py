@@ -75,12 +75,12 @@ def follow_log(
 def recent_log(
     url: str,
     container: str,
-    tail: int,
+    tail: int | None,
     since: int | None = None,
     limit_s: float = CALL_TIMEOUT,
     stop: threading.Event | None = None,
 ) -> list[RawLine]:
-    """The last `tail` lines, for at most `limit_s` seconds; works for a container that is not running."""
+    """The last `tail` lines (None = all), for at most `limit_s` seconds; works for a container that is not running."""
     params = _log_params(since, tail, follow=False)
     return list(_lines(chunks(url, _logs(container), params, stop or threading.Event(), limit_s)))
 

@@ -157,6 +157,8 @@ _DRAINING = re.compile(r"Waiting for in-flight requests to complete")
 _SIGNAL = re.compile(r"Signal \((?P<number>\d+)\) received")
 _INSTANCE = re.compile(r"_\d+_\d+$|_\d+$")
 
+OLD_COPY = 10.0
+"""Seconds after "successfully loaded" in which "successfully unloaded" of the same version means the copy before it."""
 SAME_FAILURE = 5.0
 """Seconds: a failed load is told twice, by version with its reason and then for the model as a whole."""
 
@@ -166,6 +168,7 @@ class ServerEvents:
 
     def __init__(self) -> None:
         self._versions: dict[str, str] = {}
+        self._ready: dict[tuple[str, str | None], float] = {}
         self._failed: dict[str, float] = {}
         self._rules: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], float], Event | None]], ...] = (
             (_LOADING, self._loading),
@@ -199,11 +202,15 @@ class ServerEvents:
 
     def _loaded(self, match: re.Match[str], wall: float) -> Event:
         model, version = match["model"], match["version"] or self._versions.get(match["model"])
+        self._ready[(model, version)] = wall
         return Event(wall, "ok", f"{_label(model, version)} is READY", ORIGIN, "model.ready", model)
 
     def _unloaded(self, match: re.Match[str], wall: float) -> Event:
-        text = f"{_label(match['model'], match['version'])} was unloaded"
-        return Event(wall, "note", text, ORIGIN, "model.unloaded", match["model"])
+        model, label = match["model"], _label(match["model"], match["version"])
+        if wall - self._ready.get((model, match["version"]), float("-inf")) < OLD_COPY:
+            text = f"{label}: its old copy was unloaded"
+            return Event(wall, "note", text, ORIGIN, "model.old_copy", model, marks_chart=False)
+        return Event(wall, "note", f"{label} was unloaded", ORIGIN, "model.unloaded", model)
 
     def _version_failed(self, match: re.Match[str], wall: float) -> Event:
         self._failed[match["model"]] = wall

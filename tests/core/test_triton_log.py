@@ -116,7 +116,9 @@ def test_events_of_a_recorded_start() -> None:
     texts = [event.text for event in found]
     assert "rank 2 is READY" in texts
     assert "slow 2 is READY" in texts
-    assert "ens 1 was unloaded" in texts
+    assert "ens 1: its old copy was unloaded" in texts
+    assert "slow 1 was unloaded" in texts
+    assert not [event for event in found if event.kind == "model.old_copy" and event.marks_chart]
     failed = [event for event in found if event.kind == "model.failed"]
     assert [event.text for event in failed] == [
         "slowload 1 failed to load",
