@@ -244,7 +244,7 @@ def test_a_source_gone_silent_and_back(field: str, name: str) -> None:
 
 
 def test_a_source_that_never_answered_is_not_told_as_gone() -> None:
-    never: Reading[Any] = Reading("container", 1.0, error=Failure("absent", "no socket"), error_mono=50.0)
+    never: Reading[Any] = Reading("container", 1.0, error=Failure("unavailable", "no socket"), error_mono=50.0)
     old = replace(BASE, mono=52.0, container=never)
     assert changes(old, replace(old, mono=54.0)) == []
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.mutation.targets import PER_MODULE
+from tests.mutation.targets import OWN_TESTS, PER_MODULE
 from tests.mutation.worker import Verdicts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,12 +75,12 @@ def copy_tree(copy: Path) -> None:
 
 def run(copy: Path, module: str, each: int, seed: str) -> Verdicts:
     """One module, in a process of its own that sees the copy alone."""
-    group = next(modules for modules in PER_MODULE.values() if module in modules)
-    tests = [name for name in group[module] if (copy / name).exists()]
+    more = next(modules[module] for modules in PER_MODULE.values() if module in modules)
+    tests = sorted(str(path.relative_to(copy)) for path in copy.glob(OWN_TESTS.format(*module.split(".")[1:])))
     with tempfile.TemporaryDirectory(dir=copy.parent) as scratch:
         env = {**os.environ, "PYTHONPATH": str(copy), "TMPDIR": scratch, "HYPOTHESIS_STORAGE_DIRECTORY": scratch}
         done = subprocess.run(
-            [sys.executable, "-m", "tests.mutation.worker", module, str(each), seed, *tests],
+            [sys.executable, "-m", "tests.mutation.worker", module, str(each), seed, *tests, *more],
             cwd=copy,
             env=env,
             capture_output=True,

@@ -1,48 +1,53 @@
-"""Which modules are mutated, in three groups, and which tests must notice."""
+"""Which modules are mutated, in three groups, and which tests must notice beside the module's own (`OWN_TESTS`)."""
 
 from __future__ import annotations
 
-PER_MODULE = {
+from collections.abc import Mapping, Sequence
+
+OWN_TESTS = "tests/{}/test_{}*.py"
+"""Package and module: `console.core.text` is held by tests/core/test_text*.py."""
+
+_RULES = ("tests/advisors/test_flow.py", "tests/advisors/test_figures.py")
+
+PER_MODULE: Mapping[str, Mapping[str, Sequence[str]]] = {
     "parsers": {
-        "console.core.kernel_faults": ["tests/core/test_kernel_faults.py"],
-        "console.core.packages": ["tests/core/test_packages.py"],
-        "console.core.podman_events": ["tests/core/test_podman_events.py"],
-        "console.core.podman_frames": ["tests/core/test_podman_frames.py"],
-        "console.core.secrets": ["tests/core/test_secrets.py"],
-        "console.core.text": ["tests/core/test_text.py"],
-        "console.core.triton_command": ["tests/core/test_triton_command.py"],
-        "console.core.triton_log": ["tests/core/test_triton_log.py"],
-        "console.core.unit_log": ["tests/core/test_unit_log.py", "tests/core/test_podman_events.py"],
-        "console.clients.cgroup": ["tests/clients/test_cgroup.py"],
-        "console.clients.host": ["tests/clients/test_host.py", "tests/sources/test_host.py"],
-        "console.clients.journal": ["tests/clients/test_journal.py"],
-        "console.clients.libpod": ["tests/clients/test_libpod.py"],
-        "console.clients.nvml_throttle": ["tests/clients/test_nvml_throttle.py", "tests/clients/test_nvml.py"],
-        "console.clients.pbtxt": ["tests/clients/test_pbtxt.py"],
-        "console.clients.proc": ["tests/clients/test_proc.py"],
-        "console.clients.triton_metrics": ["tests/clients/test_triton_metrics.py"],
-        "console.clients.triton_wire": ["tests/clients/test_triton_wire.py"],
+        "console.core.kernel_faults": (),
+        "console.core.packages": (),
+        "console.core.podman_events": (),
+        "console.core.podman_frames": (),
+        "console.core.secrets": (),
+        "console.core.text": (),
+        "console.core.triton_command": (),
+        "console.core.triton_log": (),
+        "console.core.unit_log": ("tests/core/test_podman_events.py",),
+        "console.clients.cgroup": (),
+        "console.clients.host": ("tests/sources/test_host.py",),
+        "console.clients.journal": (),
+        "console.clients.libpod": (),
+        "console.clients.nvidia_host": ("tests/clients/test_nvml.py",),
+        "console.clients.nvml_throttle": ("tests/clients/test_nvml.py",),
+        "console.clients.pbtxt": (),
+        "console.clients.proc": (),
+        "console.clients.triton_metrics": (),
+        "console.clients.triton_wire": (),
+        "console.clients.units": (),
     },
     "rates": {
-        "console.core.changes": ["tests/core/test_store.py"],
-        "console.core.derive": ["tests/core/test_store.py"],
-        "console.core.history": ["tests/core/test_history.py"],
-        "console.core.rates": ["tests/core/test_rates.py"],
+        "console.core.changes": ("tests/core/test_store.py",),
+        "console.core.derive": ("tests/core/test_store.py",),
+        "console.core.history": (),
+        "console.core.rates": (),
     },
     "rules": {
-        "console.advisors.blind": ["tests/advisors/test_blind.py"],
-        "console.advisors.config": ["tests/advisors/test_config.py"],
-        "console.advisors.figures": ["tests/advisors/test_figures.py", "tests/advisors/test_flow.py"],
-        "console.advisors.flow": ["tests/advisors/test_flow.py"],
-        "console.advisors.gpu": ["tests/advisors/test_gpu.py"],
-        "console.advisors.memory": [
-            "tests/advisors/test_config.py",
-            "tests/advisors/test_figures.py",
-            "tests/advisors/test_server.py",
-        ],
-        "console.advisors.rule": ["tests/advisors/test_why.py", "tests/advisors/test_server.py"],
-        "console.advisors.server": ["tests/advisors/test_server.py"],
-        "console.advisors.table": ["tests/advisors/test_conformance.py", "tests/advisors/test_why.py"],
-        "console.advisors.why": ["tests/advisors/test_why.py"],
+        "console.advisors.blind": (),
+        "console.advisors.config": (),
+        "console.advisors.figures": _RULES,
+        "console.advisors.flow": (),
+        "console.advisors.gpu": (),
+        "console.advisors.memory": ("tests/advisors/test_config.py", "tests/advisors/test_server.py", *_RULES),
+        "console.advisors.rule": ("tests/advisors/test_why.py", "tests/advisors/test_server.py"),
+        "console.advisors.server": (),
+        "console.advisors.table": ("tests/advisors/test_conformance.py", "tests/advisors/test_why.py"),
+        "console.advisors.why": (),
     },
 }
