@@ -49,11 +49,11 @@ def test_the_list_is_as_drawn() -> None:
     ],
 )
 def test_sort_filter_and_views(shown: Shown, names: list[str]) -> None:
-    assert [model.name for model in chosen(drawn_box().snapshot, shown)] == names
+    assert [model.name for model in chosen(models(drawn_box().snapshot), shown)] == names
 
 
 def test_views_show_only_their_versions() -> None:
-    loaded = chosen(drawn_box().snapshot, Shown(view="loaded"))[0]
+    loaded = chosen(models(drawn_box().snapshot), Shown(view="loaded"))[0]
     assert [version.version for version in loaded.versions] == ["2"]
 
 
@@ -65,7 +65,7 @@ def test_an_empty_filter_lets_all_through_and_its_characters_mean_nothing() -> N
 
 
 def test_the_title_names_what_is_not_the_usual_way() -> None:
-    found = chosen(drawn_box().snapshot, Shown())
+    found = chosen(models(drawn_box().snapshot), Shown())
     assert title(found, 4, Shown()) == "Models  4"
     told = title(found[:1], 4, Shown(view="loaded", sort="REQ/s", reverse=True, filter="[x]"))
     assert told == "Models  1 of 4  loaded  by REQ/s turned round  /[x]"

@@ -11,7 +11,7 @@ from console.core.text import one_line
 from console.tui.panes import model_work
 from console.tui.panes.base import Pane, View
 from console.tui.panes.model_difference import difference
-from console.tui.panes.models_list import Model, Version, models, sign_of
+from console.tui.panes.models_list import Grouping, Model, Version, sign_of
 from console.tui.panes.wording import LABEL, labelled, not_read, paragraph, sign
 from console.tui.signs import SIGN_STYLES
 from console.tui.widgets.cells import Line, Segment, left
@@ -38,6 +38,7 @@ class ModelDetails(Pane):
         self.answers: Mapping[str, Answer] = {}
         """The newest answer of each model that was asked."""
         self.whole_difference = False
+        self._grouping = Grouping()
 
     def title(self, view: View) -> Line:
         model = self.model(view)
@@ -63,7 +64,7 @@ class ModelDetails(Pane):
     def model(self, view: View) -> Model | None:
         """The model that the details are about."""
         wanted = self.chosen or view.chosen
-        found = {one.name: one for one in models(view.snapshot)}
+        found = {one.name: one for one in self._grouping.of(view.snapshot)}
         if wanted is not None and wanted.name in found:
             return found[wanted.name]
         busiest = view.model

@@ -70,6 +70,21 @@ class Model(NamedTuple):
     rows: tuple[ModelRow, ...]
 
 
+class Grouping:
+    """`models` once for each Snapshot, however often it is asked: with a thousand models it takes milliseconds."""
+
+    def __init__(self) -> None:
+        self._of: tuple[object, object] = (None, None)
+        self._models: tuple[Model, ...] = ()
+
+    def of(self, snapshot: Snapshot) -> tuple[Model, ...]:
+        """All models of this Snapshot."""
+        now = (snapshot.models, snapshot.repository.value)
+        if now[0] is not self._of[0] or now[1] is not self._of[1]:
+            self._of, self._models = now, models(snapshot)
+        return self._models
+
+
 class ModelsList(Pane):
     """The list of models and versions; its cursor chooses what the details are about."""
 
@@ -80,15 +95,15 @@ class ModelsList(Pane):
         super().__init__(id=id)
         self.shown = Shown()
         self.pinned = 1
+        self._grouping = Grouping()
+        self._found: tuple[Model, ...] = ()
 
     def title(self, view: View) -> Line:
-        self.shown = self._now()
-        found = chosen(view.snapshot, self.shown)
-        return ((title(found, len(models(view.snapshot)), self.shown), "title"),)
+        return ((title(self._found, len(self._grouping.of(view.snapshot)), self.shown), "title"),)
 
     def lines(self, view: View) -> list[Row]:
         self.shown = self._now()
-        found = chosen(view.snapshot, self.shown)
+        self._found = found = chosen(self._grouping.of(view.snapshot), self.shown)
         made = rows(found, view.width, old=view.snapshot.stats.is_old(view.mono))
         return made if found else [*made, *_nothing(view, self.shown)]
 
@@ -194,7 +209,7 @@ def word_of(version: Version) -> str:
 def _shown(version: Version, view: Which) -> bool:
     if view == "loaded":
         return version.row is not None and version.row.state in LOADED
-    return view == "all" or version.disk is not None
+    return version.disk is not None
 
 
 def matches(name: str, wanted: str) -> bool:
@@ -204,14 +219,17 @@ def matches(name: str, wanted: str) -> bool:
     return not word or (word.casefold() in name.casefold()) != inverted
 
 
-def chosen(snapshot: Snapshot, shown: Shown) -> tuple[Model, ...]:
+def chosen(known: Iterable[Model], shown: Shown) -> tuple[Model, ...]:
     """The models to show, in their order, each with the versions of this view."""
     kept = []
-    for model in models(snapshot):
+    for model in known:
         if not matches(model.name, shown.filter):
             continue
+        if shown.view == "all":
+            kept.append(model)
+            continue
         versions = tuple(one for one in model.versions if _shown(one, shown.view))
-        if versions or (shown.view == "all" and not model.versions):
+        if versions:
             kept.append(model._replace(versions=versions))
     order: Callable[[Model], tuple[float, str]] | None = {
         "STATE": _by_state,
