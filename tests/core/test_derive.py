@@ -234,7 +234,7 @@ LOADING = (row("a", "LOADING"),)
 
 def test_words_of_a_server_that_answers() -> None:
     assert word((row("a", "READY"), row("b", "LOADING")), server=SERVER) == Serving("SERVING", 1, 2)
-    assert word(LOADING, server=SERVER) == Serving("UNKNOWN"), "the index was not read yet"
+    assert word(server=SERVER) == Serving("UNKNOWN"), "the index was not read yet"
     assert word(LOADING, server=SERVER, index=INDEX) == Serving("DOWN", 0, 1, "no model is READY")
     assert word(server=SERVER, index=INDEX) == Serving("NOTHING LOADED", 0, 0)
     starting = Serving("STARTING", 0, 1, "50 s")
