@@ -152,7 +152,7 @@ def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simul
     streams: list[Stream] = [
         told_by_the_way,
         LogStream(finder.target),
-        PodmanEvents(finder.target, lambda: _socket(container), lambda: box.read_now("container")),
+        PodmanEvents(finder.target, finder.url, lambda: box.read_now("container")),
     ]
 
     def ask_once(model: str, version: str | None) -> Answer:
@@ -167,11 +167,6 @@ def _kernel_log(outbox: Outbox, root: Path, simulated: str | None) -> KernelLogS
     if simulated is None:
         return KernelLogSource(outbox.put)
     return KernelLogSource(outbox.put, root / "dev/kmsg", lambda cursor: [], lambda: boot_time(root))
-
-
-def _socket(container: Kept) -> str | None:
-    value: PodmanState | None = container.value
-    return value.socket if value else None
 
 
 def _unit(container: Kept) -> str | None:

@@ -86,5 +86,5 @@ def test_any_order_of_samples_gives_samples_that_were_put(samples: list[tuple[fl
     put = {value for _, value in samples}
     now = max((mono for mono, _ in samples), default=0.0)
     for step, width in ((1, 50), (5, 120), (COARSE_STEP, COARSE_SLOTS)):
-        for value in series.columns(now, step, width):
-            assert value is None or (value in put and math.isfinite(value))
+        for column in series.columns(now, step, width):
+            assert column is None or (column in put and math.isfinite(column))
