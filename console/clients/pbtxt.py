@@ -17,7 +17,7 @@ from google.protobuf import json_format, text_format
 from google.protobuf.descriptor import FieldDescriptor
 from msgspec import Struct
 
-from console.clients.triton_wire import MASK, is_secret
+from console.clients.triton_wire import shown_parameter
 from console.core.model import ConfigDifference, SourceError
 from console.core.text import one_line
 
@@ -103,10 +103,11 @@ def served(raw: str) -> Any:
 def flat(message: Any) -> dict[str, str]:
     """Path -> value for all that is not at its default, such as `input[x].dims` -> `[4]`. Secrets are masked."""
     values: dict[str, str] = {}
-    _flatten(message, "", values)
-    for path in values:
-        if path.startswith("parameters[") and is_secret(path[len("parameters[") : path.rindex("]")]):
-            values[path] = MASK
+    shown = type(message)()
+    shown.CopyFrom(message)
+    for name in shown.parameters:
+        shown.parameters[name].string_value = shown_parameter(name, shown.parameters[name].string_value)
+    _flatten(shown, "", values)
     return values
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
@@ -20,6 +19,7 @@ from console.core.model import (
     SourceError,
     TensorSpec,
 )
+from console.core.secrets import MASK, is_secret_name, mask_text
 from console.core.text import literal, one_line
 
 T = TypeVar("T")
@@ -288,26 +288,27 @@ class _Config(Struct, frozen=True):
 
 _config = msgspec.json.Decoder(_Config, strict=False)
 
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-_SECRET_WORDS = frozenset({"token", "password", "passwd", "passphrase", "secret", "key", "credential", "credentials"})
-_SECRET_PARTS = ("password", "passwd", "secret", "credential", "apikey", "authtoken")
-MASK = "***"
 
-
-def is_secret(name: str) -> bool:
-    """True for the name of a parameter whose value is not to be shown; `tokenizer_dir` and `max_tokens` are none."""
-    low = name.lower()
-    words = {word.lower() for word in _WORDS.findall(name)}
-    return not words.isdisjoint(_SECRET_WORDS) or any(part in low for part in _SECRET_PARTS)
+def shown_parameter(name: str, value: str) -> str:
+    """The value of a configuration's parameter as it may be shown. A short number of tokens is no secret
+    (`max_tokens_in_paged_kv_cache`)."""
+    if is_secret_name(name) and not ("tokens" in name.lower() and value.isdigit() and len(value) <= 9):
+        return MASK
+    return mask_text(value)
 
 
 def masked(config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration with the values of secret-looking `parameters` replaced."""
+    """A configuration whose `parameters` are as they may be shown."""
     parameters = config.get("parameters")
-    if not isinstance(parameters, dict) or not any(is_secret(name) for name in parameters):
+    if not isinstance(parameters, dict):
         return config
-    hidden = {name: {"string_value": MASK} if is_secret(name) else value for name, value in parameters.items()}
-    return {**config, "parameters": hidden}
+    return {**config, "parameters": {name: _masked(name, value) for name, value in parameters.items()}}
+
+
+def _masked(name: str, value: Any) -> Any:
+    if isinstance(value, dict) and isinstance(value.get("string_value"), str):
+        return {**value, "string_value": shown_parameter(name, value["string_value"])}
+    return MASK if is_secret_name(name) else value
 
 
 def decode_config(body: bytes, name: str, version: str) -> ModelConfig:

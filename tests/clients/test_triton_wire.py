@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.clients.triton_wire import (
-    MASK,
     StatsDecoder,
     decode_config,
     decode_index,
     decode_metadata,
-    is_secret,
     masked,
     ready_versions,
+    shown_parameter,
 )
 from console.core.model import BatchStat, InstanceGroup, ModelStats, QueuePolicy, SourceError
+from console.core.secrets import MASK
 
 DATA = Path(__file__).parents[1] / "data" / "triton"
 
@@ -208,31 +208,26 @@ def test_sequence_batching() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "secret"),
+    ("name", "value", "shown"),
     [
-        ("token", True),
-        ("HF_TOKEN", True),
-        ("hfToken", True),
-        ("api_key", True),
-        ("apikey", True),
-        ("dbPassword", True),
-        ("aws.secret", True),
-        ("credentials", True),
-        ("tokenizer_dir", False),
-        ("max_tokens_in_paged_kv_cache", False),
-        ("monkey", False),
-        ("keyboard", False),
-        ("gpu_mib", False),
+        ("HF_TOKEN", "s3cret", MASK),
+        ("dbPassword", "1", MASK),
+        ("tokenizer_dir", "/models/x", "/models/x"),
+        ("max_tokens_in_paged_kv_cache", "4096", "4096"),
+        ("tokens", "hf_abcdef", MASK),
+        ("endpoint", "http://me:pw@host/x", f"http://me:{MASK}@host/x"),
+        ("gpu_mib", "1460", "1460"),
     ],
 )
-def test_secrets_by_name(name: str, secret: bool) -> None:
-    assert is_secret(name) is secret
+def test_parameters_as_they_may_be_shown(name: str, value: str, shown: str) -> None:
+    assert shown_parameter(name, value) == shown
+    assert masked({"parameters": {name: {"string_value": value}}}) == {"parameters": {name: {"string_value": shown}}}
 
 
-def test_masking_leaves_the_rest_alone() -> None:
+def test_masking_parameters_of_odd_shapes() -> None:
     assert masked({"parameters": None}) == {"parameters": None}
-    config = {"parameters": {"a": {"string_value": "b"}}}
-    assert masked(config) is config
+    odd = {"parameters": {"token": ["s3cret"], "size": 3}}
+    assert masked(odd) == {"parameters": {"token": MASK, "size": 3}}
 
 
 decoders = st.sampled_from(
