@@ -25,14 +25,15 @@ from wcwidth import wcswidth
 from console import __version__
 from console.core import units
 from console.core.history import History
-from console.core.model import PART_FIELDS, Event, GpuState, ModelRow, Reading, Snapshot, Verdict
+from console.core.model import PART_FIELDS, Event, Failure, GpuState, ModelRow, Reading, Snapshot, Verdict
 from console.core.session import Session
 from console.core.store import Store
 from console.core.text import literal, one_line
 
 SCHEMA = 1
-DEADLINE = 2.3
-"""Seconds after which what is there is printed: a snapshot is asked for by scripts and by people in a hurry."""
+DEADLINE = 1.9
+"""Seconds after which what is there is printed: a snapshot is asked for by scripts and by people in a hurry, who get it
+within three seconds with the start of the program, also where a server or a driver hangs."""
 TWICE = 2
 """Reads of statistics after which there are rates."""
 SIGNS = {"fail": "✗", "warn": "▲", "unknown": "?", "ok": "●", "note": "●", "none": "–"}
@@ -68,12 +69,21 @@ def take(session: Session, judge: Judge | None = None) -> Snapshot:
             elif isinstance(item, Event):
                 store.add_event(item)
     finally:
-        session.stop(0.3)
+        session.stop(0.2)
+    for part in wanted - tried.keys():
+        store.apply(_unanswered(part))
     snapshot = store.snapshot(time.time(), time.monotonic())
     if judge is not None:
         store.set_verdicts(judge.evaluate(snapshot, store.history))
         snapshot = store.snapshot(time.time(), time.monotonic())
     return snapshot
+
+
+def _unanswered(part: str) -> Reading[Any]:
+    """What came of a read that has not ended yet."""
+    now, wall = time.monotonic(), time.time()
+    failure = Failure("timeout", f"no answer within {DEADLINE:g} s")
+    return Reading(part, 1.0, error=failure, error_mono=now - DEADLINE, error_wall=wall - DEADLINE)
 
 
 def _has_rates(tried: dict[str, Reading[Any]]) -> bool:
@@ -125,9 +135,7 @@ def _part(reading: Reading[Any], now: float) -> dict[str, Any]:
         "taken": reading.wall,
         "age_s": reading.age(now),
         "read_s": reading.duration,
-        "error": reading.error
-        if reading.tried
-        else {"kind": "timeout", "message": f"no answer within {DEADLINE:g} s", "hint": ""},
+        "error": reading.error,
     }
 
 
@@ -261,7 +269,7 @@ def _missing(snapshot: Snapshot) -> Iterator[str]:
             hint = f"; {reading.error.hint}" if reading.error.hint else ""
             yield f"? {part:<14} {one_line(reading.error.message + hint, 400)}"
         elif not reading.tried:
-            yield f"? {part:<14} no answer within {DEADLINE:g} s"
+            yield f"? {part:<14} not read"
     podman = snapshot.container.value
     if podman is not None and podman.socket is None:
         for one in podman.tried:

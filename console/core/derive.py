@@ -175,7 +175,7 @@ def serving(snapshot: Snapshot, rows: tuple[ModelRow, ...], now: float) -> Servi
     if answering:
         if ready:
             return Serving("SERVING", ready, of)
-        if not snapshot.index.tried:
+        if not snapshot.index.tried or (snapshot.index.value is None and not rows):
             return Serving("UNKNOWN")
         if _is_starting(container, snapshot.wall):
             return Serving("STARTING", 0, of, _running_for(container, snapshot.wall))

@@ -110,12 +110,16 @@ class ServerSource(_HttpSource):
         except SourceError:
             self._metadata_due = 0.0
             raise
+        if 300 <= live.status < 400:
+            raise _not_triton(http, f"it answers {live.status}")
         notes: list[str] = []
         lamp_live = _lamp(live, notes)
         lamp_ready: bool | None = None
         try:
             lamp_ready = _lamp(http.get("/v2/health/ready"), notes)
             self._metadata(http)
+        except _NotTritonError as error:
+            raise _not_triton(http, str(error)) from error
         except SourceError as error:
             notes.append(error.message)
         return TritonServer(
@@ -132,14 +136,29 @@ class ServerSource(_HttpSource):
         now = time.monotonic()
         if now < self._metadata_due:
             return
-        metadata = decode_metadata(expect_ok(http.get("/v2"), "metadata"))
-        self._version, self._extensions = metadata.version or None, tuple(metadata.extensions)
+        body = expect_ok(http.get("/v2"), "metadata")
+        try:
+            metadata = decode_metadata(body)
+        except SourceError as error:
+            raise _NotTritonError(error.message) from error
+        if not metadata.version:
+            raise _NotTritonError("its /v2 names no version")
+        self._version, self._extensions = metadata.version, tuple(metadata.extensions)
         self._metadata_due = now + METADATA_EVERY
 
     def close(self) -> None:
         """Let go of the connection; what answers next time may be another server."""
         super().close()
         self._metadata_due = 0.0
+
+
+class _NotTritonError(Exception):
+    """What answers there is some other program: many say 200 to any path, also to Triton's health."""
+
+
+def _not_triton(http: Http, why: str) -> SourceError:
+    message = f"what answers at {http.where} is not Triton: {why}"
+    return SourceError("protocol", message, "is the port right? see triton.http_port in the settings")
 
 
 def _lamp(answer: Answer, notes: list[str]) -> bool | None:

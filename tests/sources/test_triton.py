@@ -122,10 +122,25 @@ def test_one_part_failing_does_not_hide_the_others(server: Server) -> None:
     assert (got.live, got.ready) == (True, None)
     assert "without an answer" in str(got.note)
     server.answers["/v2/health/ready"] = answer()
-    server.answers["/v2"] = answer(b"<html>")
+    server.answers["/v2"] = answer(b"", 500)
     got = ServerSource(server.where).read()
     assert (got.live, got.ready, got.version) == (True, True, None)
     assert "metadata" in str(got.note)
+
+
+@pytest.mark.parametrize("metadata", [b"<html>", b"{}", b'{"name":"triton\xff"}', b'{"status":"ok"}'])
+def test_another_program_that_says_200_to_any_path_has_no_lamps(server: Server, metadata: bytes) -> None:
+    healthy(server)
+    server.answers["/v2"] = answer(metadata)
+    with pytest.raises(SourceError, match="is not Triton") as caught:
+        ServerSource(server.where).read()
+    assert caught.value.kind == "protocol"
+
+
+def test_a_redirect_is_not_triton(server: Server) -> None:
+    server.answers["/v2/health/live"] = answer(b"", 302)
+    with pytest.raises(SourceError, match="is not Triton: it answers 302"):
+        ServerSource(server.where).read()
 
 
 def test_a_server_that_is_not_there() -> None:
