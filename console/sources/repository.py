@@ -7,7 +7,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -23,13 +23,13 @@ from console.core.model import (
     TritonConfigs,
 )
 from console.core.text import literal, one_line
+from console.core.triton_command import flag_value, host_path, repository_paths
 
 MAX_CONFIG = 4 * 1024 * 1024
 MAX_FILES = 20_000
 """Files of one version folder that are added up; a folder with more has no size."""
 SIZE_EVERY = 60.0
 """Seconds after which a version folder is added up again though its own time did not change."""
-_FLAGS = ("--model-repository", "--model-store")
 _VERSION = re.compile(r"[1-9][0-9]{0,18}")
 
 
@@ -47,53 +47,25 @@ def places(command: Sequence[str], mounts: Sequence[Mount]) -> tuple[Place, ...]
 
     SourceError (unavailable) with the reason when there is none: no flag, an object store, not in a mount.
     """
-    words: list[str] = [word for part in command for word in (part.split() if " --model-" in part else [part])]
-    named = _values(words, _FLAGS)
+    named = repository_paths(command)
     if not named:
         raise SourceError("unavailable", "the container's command names no --model-repository")
-    config_name = (_values(words, ("--model-config-name",)) or [""])[-1]
+    config_name = flag_value(command, "model-config-name") or ""
     found: list[Place] = []
     reasons: list[str] = []
     for path in named:
-        if "://" in path:
-            reasons.append(f"{one_line(path, 200)} is an object store, not a folder of this host")
-            continue
-        host = _host_path(path, mounts)
-        if host is None:
-            reasons.append(f"{one_line(path, 200)} is inside the container, in no mount")
-        else:
+        host = host_path(path, mounts)
+        if host is not None:
             found.append(Place(host, path, config_name))
+        elif "://" in path:
+            reasons.append(f"{one_line(path, 200)} is an object store, not a folder of this host")
+        else:
+            reasons.append(f"{one_line(path, 200)} is inside the container, in no mount")
     if not found:
         raise SourceError(
             "unavailable", "; ".join(reasons), "set repository.path in the settings if it is on this host"
         )
     return tuple(found)
-
-
-def _values(words: Sequence[str], flags: Sequence[str]) -> list[str]:
-    values: list[str] = []
-    for at, word in enumerate(words):
-        flag, given, value = word.partition("=")
-        if flag not in flags:
-            continue
-        if given:
-            values.append(value)
-        elif at + 1 < len(words):
-            values.append(words[at + 1])
-    return [value for value in values if value]
-
-
-def _host_path(path: str, mounts: Sequence[Mount]) -> str | None:
-    """Through the innermost mount that holds `path`."""
-    inside = PurePosixPath(path)
-    best: tuple[int, str] | None = None
-    for mount in mounts:
-        target = PurePosixPath(mount.target)
-        if mount.source and inside.is_relative_to(target):
-            depth = len(target.parts)
-            if best is None or depth > best[0]:
-                best = (depth, str(PurePosixPath(mount.source) / inside.relative_to(target)))
-    return None if best is None else best[1]
 
 
 class _Size(Struct):
