@@ -5,6 +5,7 @@ A theme is data. A bad file (or a bad style in it) is one notification; the cons
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,7 @@ STYLES: Mapping[str, str] = {
 }
 """All style names and what they are for. A name that a theme leaves out looks like `text`."""
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,39}")
 _COLORS = ("primary", "secondary", "accent", "warning", "error", "success", "foreground", "background", "surface")
 
 
@@ -125,6 +127,8 @@ def parse(data: Mapping[str, object], origin: str) -> ConsoleTheme:
     name = data.get("name")
     if not isinstance(name, str) or not name:
         raise ThemeError(f"theme file {origin} has no name")
+    if not _NAME.fullmatch(name):
+        raise ThemeError(f"theme file {origin}: a name has letters, digits and hyphens only")
     unknown = set(data) - {"name", "dark", "ansi", "colors", "styles"}
     if unknown:
         raise ThemeError(f"theme file {origin}: unknown setting {sorted(unknown)[0]!r}")
