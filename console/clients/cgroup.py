@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from console.clients.proc import container_id_of
 from console.core.model import SourceError
+from console.core.text import whole_number
 
 _UNLIMITED = 2**60
 """v1 writes "no limit" as the largest page-aligned number."""
@@ -155,11 +156,10 @@ def _text(path: Path) -> str | None:
 
 
 def _number(path: Path) -> int | None:
-    text = (_text(path) or "").strip()
-    return int(text) if text.isdigit() else None
+    return whole_number((_text(path) or "").strip())
 
 
 def _pairs(path: Path) -> dict[str, int]:
     """Files of `name number` lines."""
     parts = [line.split() for line in (_text(path) or "").splitlines()]
-    return {part[0]: int(part[1]) for part in parts if len(part) == 2 and part[1].isdigit()}
+    return {part[0]: value for part in parts if len(part) == 2 and (value := whole_number(part[1])) is not None}

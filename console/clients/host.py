@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from console.clients import proc
+from console.core.text import whole_number
 
 SECTOR = 512
 """Bytes: /proc/diskstats counts in these whatever the device's own sector is."""
@@ -90,7 +91,11 @@ def load1(root: Path = Path("/")) -> float:
 def memory(root: Path = Path("/")) -> Memory:
     """MemAvailable is what can be had without swapping; "used" is the rest."""
     pairs = (line.split() for line in head(root / "proc/meminfo").splitlines())
-    sizes = {pair[0].rstrip(":"): int(pair[1]) * 1024 for pair in pairs if len(pair) >= 2 and pair[1].isdigit()}
+    sizes = {
+        pair[0].rstrip(":"): value * 1024
+        for pair in pairs
+        if len(pair) >= 2 and (value := whole_number(pair[1])) is not None
+    }
     try:
         return Memory(sizes["MemTotal"], sizes["MemAvailable"], sizes["SwapTotal"] - sizes["SwapFree"])
     except KeyError as error:

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from console.core import triton_command
 from console.core.model import ContainerState, Mount, PortMapping
 from console.core.secrets import kept_env, mask_command, mask_labels, mask_text
-from console.core.text import one_line
+from console.core.text import one_line, whole_number
 
 UNIT_LABEL = "PODMAN_SYSTEMD_UNIT"
 MANAGED_LABEL = "io.gpuconsole.managed"
@@ -266,11 +266,13 @@ def container_state(answer: Inspect, found_by: str, image_created: float | None 
 def _ports(ports: Mapping[str, Sequence[HostBinding] | None]) -> tuple[PortMapping, ...]:
     found = []
     for inside, bindings in ports.items():
-        number, _, protocol = inside.partition("/")
+        text, _, protocol = inside.partition("/")
+        number = whole_number(text)
         for binding in bindings or ():
-            if number.isdigit() and binding.host_port.isdigit():
+            host_port = whole_number(binding.host_port)
+            if number is not None and host_port is not None:
                 address = "" if binding.host_ip in ("0.0.0.0", "::") else binding.host_ip
-                found.append(PortMapping(int(number), protocol or "tcp", address, int(binding.host_port)))
+                found.append(PortMapping(number, protocol or "tcp", address, host_port))
     return tuple(sorted(found, key=lambda port: (port.container_port, port.protocol, port.host_port)))
 
 

@@ -11,7 +11,7 @@ from console.clients import cgroup
 from console.clients.commands import run
 from console.core.model import SourceError, UnitState
 from console.core.secrets import mask_text
-from console.core.text import one_line
+from console.core.text import one_line, whole_number
 
 ASK_EVERY = 5.0
 """Seconds between two questions to systemctl: each starts a process."""
@@ -84,15 +84,11 @@ def parse_unit(unit: str, text: str) -> UnitState | None:
         name=unit,
         active=pairs.get("ActiveState", ""),
         sub=pairs.get("SubState", ""),
-        restarts=_int(pairs.get("NRestarts", "")),
-        exit_status=_int(pairs.get("ExecMainStatus", "")) if exited else None,
+        restarts=whole_number(pairs.get("NRestarts", "")),
+        exit_status=whole_number(pairs.get("ExecMainStatus", "")) if exited else None,
         exit_wall=exited,
         since_wall=_stamp(pairs.get("StateChangeTimestamp", "")),
     )
-
-
-def _int(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
 
 
 def _stamp(text: str) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from console.core.model import Event, Sign
-from console.core.text import one_line
+from console.core.text import one_line, whole_number
 
 ORIGIN = "(podman)"
 FOLD_WITHIN = 3600.0
@@ -52,7 +52,7 @@ def event(wall: float, action: str, attributes: Mapping[str, str], health: str =
 
 
 def _died(wall: float, name: str, code: str) -> Event:
-    number = int(code) if code.lstrip("-").isdigit() else None
+    number = whole_number(code)
     meaning = EXIT_CODES.get(number) if number is not None else None
     sign: Sign = "note" if number in (0, 143) else "fail"
     text = f"container {name} ended, exit {code or 'code unknown'}"

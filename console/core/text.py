@@ -8,6 +8,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2
 MAX_LINE = 4000
 """Characters kept of one line; what is cut is said. A 100 000-character line must not stall a frame."""
 
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
+
 _NAMED = {"\x1b": "\\x1b", "\r": "\\r", "\x07": "\\a", "\x08": "\\b", "\x00": "\\0"}
 
 
@@ -38,3 +40,11 @@ def one_line(text: str, limit: int = MAX_LINE) -> str:
 def decode(data: bytes) -> str:
     """UTF-8 with U+FFFD for what is not."""
     return data.decode("utf-8", "replace")
+
+
+def whole_number(text: str) -> int | None:
+    """The number written in a text of ASCII digits, a minus before them allowed; None for anything else.
+
+    `int` after `isdigit` is not enough: "¹" is a digit, and more than 4300 of them are refused.
+    """
+    return int(text) if _WHOLE.fullmatch(text) else None

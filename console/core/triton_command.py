@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from msgspec import Struct
 
 from console.core.model import ContainerState, Mount
+from console.core.text import whole_number
 
 DEFAULT_EXIT_TIMEOUT = 30
 """Seconds; tritonserver --help, `exit-timeout-secs`."""
@@ -78,9 +79,9 @@ def strict_readiness(argv: Sequence[str]) -> bool:
 
 def exit_timeout(argv: Sequence[str]) -> int | None:
     """Seconds that the server drains for when told to stop; None when this is no command line of tritonserver."""
-    told = flag_value(argv, "exit-timeout-secs")
-    if told is not None and told.lstrip("-").isdigit():
-        return int(told)
+    told = whole_number(flag_value(argv, "exit-timeout-secs") or "")
+    if told is not None:
+        return told
     return DEFAULT_EXIT_TIMEOUT if is_tritonserver(argv) else None
 
 
@@ -135,8 +136,8 @@ def _port(argv: Sequence[str], default: int, flag: str, off: str) -> int | None:
     allowed = flag_value(argv, off)
     if allowed is not None and allowed.lower() not in _TRUE:
         return None
-    told = flag_value(argv, flag)
-    return int(told) if told is not None and told.isdigit() else default
+    told = whole_number(flag_value(argv, flag) or "")
+    return default if told is None else told
 
 
 def _reachable(address: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.core.text import MAX_LINE, decode, literal, one_line
+from console.core.text import MAX_LINE, decode, literal, one_line, whole_number
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,18 @@ def test_the_usual_limit() -> None:
 def test_any_bytes_decode(data: bytes) -> None:
     text = decode(data)
     assert "\ufffd" in text or text.encode() == data
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("007", 7), ("-5", -5), ("9" * 20, int("9" * 20)), ("9" * 21, None), ("9" * 5000, None)]
+    + [(text, None) for text in ("", "-", "--5", "+5", "5.0", " 5", "5\n", "¹", "٥", "0x5")],
+)
+def test_whole_numbers(text: str, number: int | None) -> None:
+    assert whole_number(text) == number
+
+
+@given(st.text(max_size=12) | st.integers().map(str))
+def test_any_text_is_a_number_or_none(text: str) -> None:
+    number = whole_number(text)
+    assert number is None or -(10**20) < number < 10**20

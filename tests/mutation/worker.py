@@ -91,6 +91,7 @@ class Trial:
         self.module, self.tests = module, tests
         self.path = Path(*module.split(".")).with_suffix(".py")
         self.source = self.path.read_text(encoding="utf-8")
+        self._parent = os.getppid()
         self.limit = 120.0
         self.slow = 0
 
@@ -119,6 +120,8 @@ class Trial:
 
     def killed(self, index: int) -> bool:
         """Whether the tests notice the change (or it loops for ever, which is noticed too)."""
+        if os.getppid() != self._parent:  # it was killed, and nobody reads what comes of this
+            sys.exit(1)
         child = os.fork()
         if child == 0:
             os.setsid()
