@@ -175,26 +175,50 @@ def test_the_same_text_a_minute_later_is_a_line_of_its_own() -> None:
     assert len(log.entries) == 2
 
 
+def _start(back: float) -> Event:
+    return Event(NOW - back, "note", "container triton started", "(podman)", "container.start")
+
+
+def _told(log: LogEntries) -> list[str]:
+    return [entry.mark if entry.line is None else f"{entry.line.text} x{entry.times}" for entry in log.entries]
+
+
 def test_a_restart_is_marked_between_the_lines_once() -> None:
-    log = LogEntries()
-    log.read(_lines("old", "old 2", "new", "new 2"))
-    start = Event(NOW - 98.5, "note", "container triton started", "(podman)", "container.start")
-    log.mark_restarts([start])
-    log.mark_restarts([start])
-    assert [entry.mark or (entry.line and entry.line.text) for entry in log.entries] == [
-        "old",
-        "old 2",
-        "container restarted",
-        "new",
-        "new 2",
-    ]
+    lines = _lines("old", "old 2", "new", "new 2")
+    wanted = ["old x1", "old 2 x1", "container restarted", "new x1", "new 2 x1"]
+    known_before, known_late = LogEntries(), LogEntries()
+    for _ in range(2):
+        known_before.read(lines, [_start(98.5)])
+        known_late.read(lines, [])
+    known_late.read(lines, [_start(98.5)])
+    assert _told(known_before) == wanted
+    assert _told(known_late) == wanted
+
+
+def test_the_same_line_before_and_after_a_restart_is_two_lines() -> None:
+    lines = _lines("a", "a", "a", "a")
+    for told_late in (False, True):
+        log = LogEntries()
+        if told_late:
+            log.read(lines)
+            assert _told(log) == ["a x4"]
+        log.read(lines, [_start(98.5)])
+        assert _told(log) == ["a x2", "container restarted", "a x2"]
+
+
+def test_a_start_without_lines_after_it_waits_for_them() -> None:
+    log, lines = LogEntries(), _lines("a", "b")
+    log.read(lines, [_start(50)])
+    assert _told(log) == ["a x1", "b x1"]
+    lines += _lines("c", begin=NOW - 40)
+    log.read(lines, [_start(50)])
+    assert _told(log) == ["a x1", "b x1", "container restarted", "c x1"]
 
 
 def test_the_first_start_is_no_restart() -> None:
     log = LogEntries()
-    log.read(_lines("a"))
-    log.mark_restarts([Event(NOW - 200, "note", "started", "(podman)", "container.start")])
-    assert len(log.entries) == 1
+    log.read(_lines("a"), [_start(200)])
+    assert _told(log) == ["a x1"]
 
 
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=5), max_size=8))

@@ -14,12 +14,12 @@ from console.core import units
 from console.core.model import Sign, Snapshot
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
+from console.tui.panes.gpu_memory import NO_DEVICE
 from console.tui.panes.wording import sign, wrapped
 from console.tui.widgets.cells import Line, left
 from console.tui.widgets.lines import Row
 
 STEP, STATE = 24, 54
-NO_DEVICE = "no NVIDIA device on the PCI bus"
 _ON_BUS = re.compile(r"(?P<count>\d+) NVIDIA devices? (?:is|are) on the PCI bus")
 
 

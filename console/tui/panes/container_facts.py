@@ -9,7 +9,7 @@ from console.core import units
 from console.core.model import ContainerState, GpuBox, PodmanState
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
-from console.tui.panes.wording import labelled, not_read, paragraph, sign
+from console.tui.panes.wording import labelled, not_read, paragraph, sign, wrapped
 from console.tui.widgets.cells import Line, Segment, cut
 from console.tui.widgets.lines import Row
 
@@ -163,9 +163,10 @@ def _none(podman: PodmanState, width: int) -> Iterator[Row]:
     yield Row((sign("fail" if found else "none"), (" no Triton container on this box" if found else " no Podman", "")))
     for one in podman.tried:
         mark: Segment = sign("ok" if one.error is None else "none")
-        result = "answers" if one.error is None else one_line(one.error, 120)
+        result = "answers" if one.error is None else one_line(one.error, 300)
         yield Row((("  ", ""), mark, (f" {one_line(one.path, 120)}", "")))
-        yield Row(((f"      {one_line(one.origin, 20)}: {result}", "dim"),))
+        told = wrapped(f"{one_line(one.origin, 20)}: {result}", width - 6, most=3)
+        yield from (Row(((f"      {line}", "dim"),)) for line in told)
     if not podman.tried:
         yield Row((("  no socket was looked for", "dim"),))
     if found:

@@ -68,12 +68,11 @@ class ContainerLog(Pane):
         return () if last is None else ((f"newest line {view.since(last)} ago", "dim"),)
 
     def lines(self, view: View) -> list[Row]:
-        new = self.entries.read(self.source)
+        new = self.entries.read(self.source, view.snapshot.events)
         self.unseen = 0 if self.follow else self.unseen + new
         if view.snapshot.events is not self._events:
             self._events = view.snapshot.events
             self._letters = tuple((letter, event) for letter, event in lettered(self._events) if letter)
-            self.entries.mark_restarts(self._events)
         self._update(view)
         return self._rows if self._rows else self._nothing(view)
 

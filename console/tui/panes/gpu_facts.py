@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from console.core import units
 from console.core.model import GpuState
 from console.core.text import one_line
-from console.tui.panes.base import Pane, View
-from console.tui.panes.gpu_memory import no_card
+from console.tui.panes.base import View
+from console.tui.panes.gpu_memory import CardPane, no_card
 from console.tui.panes.wording import sign
 from console.tui.widgets.cells import Line, left, right
 from console.tui.widgets.lines import Row
@@ -16,11 +16,10 @@ from console.tui.widgets.lines import Row
 NAME, FIGURE = 12, 5
 
 
-class GpuFacts(Pane):
+class GpuFacts(CardPane):
     """Utilisation to retired pages. A figure that this card does not give says so in its place."""
 
     FIELDS = ("gpu",)
-    AGE = "gpu"
 
     def title(self, view: View) -> Line:
         card = view.card

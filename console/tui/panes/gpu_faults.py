@@ -98,5 +98,5 @@ def _fault_head(fault: KernelFault, name: str, view: View) -> str:
 def _clean(log: KernelLog, view: View) -> Row:
     since = f" since {view.clock(log.since_wall)}" if log.since_wall else ""
     action = view.card.recovery_action if view.card else None
-    told = ", no recovery action" if action == "none" else "; the recovery action is not told"
-    return Row((sign("ok"), (f" no Xid{told}{since}", ""), (f"   ({one_line(log.source, 40)}, this boot only)", "dim")))
+    told = f", no recovery action{since}" if action == "none" else f"{since}; the recovery action is not told"
+    return Row((sign("ok"), (f" no Xid{told}", ""), (f"   ({one_line(log.source, 40)}, this boot only)", "dim")))

@@ -17,6 +17,8 @@ WHO = 28
 MIG_NAME = 16
 GIB_CELLS = 7
 MOST_MODELS = 12
+NO_DEVICE = "no NVIDIA device on the PCI bus"
+"""How the GPU source says that this host has no card."""
 
 
 class Ledger(NamedTuple):
@@ -61,11 +63,26 @@ def is_stub(process: GpuProcess) -> bool:
     return "triton_python_backend_stub" in (process.command or "")
 
 
-class GpuMemory(Pane):
+class CardPane(Pane):
+    """Base of the panes about the card in focus."""
+
+    AGE = "gpu"
+
+    def note(self, view: View) -> Line:
+        """The age of the figures; a host without a card has none to be old."""
+        return () if has_no_device(view) else super().note(view)
+
+
+def has_no_device(view: View) -> bool:
+    """True where the PCI bus of this host holds no NVIDIA device."""
+    error = view.snapshot.gpu.error
+    return error is not None and error.message.startswith(NO_DEVICE)
+
+
+class GpuMemory(CardPane):
     """The ledger, then what a reload of each model needs: both copies are there at once."""
 
     FIELDS = ("gpu", "models", "container")
-    AGE = "gpu"
 
     def title(self, view: View) -> Line:
         number = "" if view.card is None else f" {view.card.index}"
@@ -83,11 +100,14 @@ class GpuMemory(Pane):
 
 
 def no_card(view: View) -> list[Row]:
-    """Why there is no card to show."""
-    box = view.snapshot.gpu.value
-    if box is not None and view.snapshot.gpu.error is None:
+    """Why there is no card to show. A host without an NVIDIA device is no fault."""
+    reading = view.snapshot.gpu
+    if has_no_device(view) and reading.error is not None:
+        first = Row((sign("none"), (f" {one_line(reading.error.message, 200)}", "")))
+        return [first, Row((("  Triton on CPU is shown as usual", "dim"),))]
+    if reading.value is not None and reading.error is None:
         return [Row((sign("none"), (" no NVIDIA card on this box", "")))]
-    return not_read("NVML", (view.snapshot.gpu,), view.width)
+    return not_read("NVML", (reading,), view.width)
 
 
 def _ledger_rows(card: GpuState, snapshot: Snapshot) -> Iterator[Row]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from console.core import units
 from console.core.model import GpuProcess, GpuState, Snapshot
 from console.core.text import one_line
-from console.tui.panes.base import Pane, View
-from console.tui.panes.gpu_memory import is_ours, is_stub, ledger, no_card
+from console.tui.panes.base import View
+from console.tui.panes.gpu_memory import CardPane, is_ours, is_stub, ledger, no_card
 from console.tui.widgets.cells import Line, left, right
 from console.tui.widgets.lines import Row
 
@@ -25,11 +25,10 @@ class Columns:
     container: int
 
 
-class GpuProcesses(Pane):
+class GpuProcesses(CardPane):
     """One row a process; `<` `>` sort, `y` copies the process id."""
 
     FIELDS = ("gpu", "container")
-    AGE = "gpu"
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
         super().__init__(id=id)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from console.core import units
 from console.core.history import History
 from console.core.model import GpuState
-from console.tui.panes.base import Pane, View
-from console.tui.panes.gpu_memory import no_card
+from console.tui.panes.base import View
+from console.tui.panes.gpu_memory import CardPane, no_card
 from console.tui.widgets.cells import Line, left, right
 from console.tui.widgets.lines import Row
 
@@ -49,11 +49,10 @@ class Spent(NamedTuple):
     counted: bool
 
 
-class GpuThrottle(Pane):
+class GpuThrottle(CardPane):
     """Reason by reason: now, the last minute, the last hour, since the driver was loaded."""
 
     FIELDS = ("gpu",)
-    AGE = "gpu"
 
     def title(self, view: View) -> Line:
         return (("Throttle", "title"),)

@@ -23,6 +23,8 @@ class Entry(NamedTuple):
     line: LogLine | None
     times: int = 1
     """How often it came in a row."""
+    last_wall: float | None = None
+    """When it came the last time."""
     mark: str = ""
 
 
@@ -32,13 +34,18 @@ class LogEntries:
     def __init__(self) -> None:
         self.entries: deque[Entry] = deque(maxlen=MOST)
         self.inserted = 0
-        """Marks that were put between older entries: a list made of them must then be made anew."""
+        """Rises when older entries moved: a list made of them must then be made anew."""
         self._next = 0
         self._last: LogLine | None = None
+        self._starts: tuple[float, ...] = ()
         self._marked: set[float] = set()
 
-    def read(self, lines: Sequence[LogLine]) -> int:
-        """Take what came since the last call out of a bounded sequence of lines; how many there were."""
+    def read(self, lines: Sequence[LogLine], events: Iterable[Event] = ()) -> int:
+        """Take in what came since the last call; how many lines that were.
+
+        `lines` is a bounded sequence that grows at its end; starts of the container among `events` become marks.
+        """
+        self._learn_starts(events)
         new: list[LogLine] = []
         for line in reversed(lines):
             if line is self._last:
@@ -48,41 +55,64 @@ class LogEntries:
             self._add(line)
         if new:
             self._last = new[0]
+        self._mark_late()
         return len(new)
+
+    def _learn_starts(self, events: Iterable[Event]) -> None:
+        """A start that is told after lines of before and after it were counted as one makes all entries anew."""
+        starts = tuple(event.wall for event in events if event.kind == "container.start")
+        if starts == self._starts:
+            return
+        fresh = set(starts) - set(self._starts)
+        self._starts = starts
+        if any(_spans(entry, wall) for entry in self.entries for wall in fresh):
+            self.entries.clear()
+            self._marked.clear()
+            self._last = None
+            self.inserted += 1
 
     def _add(self, line: LogLine) -> None:
         last = self.entries[-1] if self.entries else None
-        if last is not None and last.line is not None and _same(last.line, line):
-            self.entries[-1] = last._replace(times=last.times + 1)
+        for wall in self._starts:
+            if last is not None and _lies_between(last.last_wall, wall, line.wall):
+                self.entries.append(Entry(self._number(), wall, None, last_wall=wall, mark="container restarted"))
+                self._marked.add(wall)
+        last = self.entries[-1] if self.entries else None
+        if last is not None and last.line is not None and _same(last, line):
+            self.entries[-1] = last._replace(times=last.times + 1, last_wall=line.wall)
             return
-        self.entries.append(Entry(self._number(), line.wall, line))
+        self.entries.append(Entry(self._number(), line.wall, line, last_wall=line.wall))
 
     def _number(self) -> int:
         self._next += 1
         return self._next
 
-    def mark_restarts(self, events: Iterable[Event]) -> None:
-        """Put `container restarted` between the lines before a start of the container and those after it."""
-        starts = [event.wall for event in events if event.kind == "container.start" and event.wall not in self._marked]
-        for wall in starts:
-            first = next((entry.wall for entry in self.entries if entry.wall is not None), None)
-            if first is None or first >= wall:
+    def _mark_late(self) -> None:
+        """Marks for starts that were told after the lines around them had come."""
+        first = next((entry.wall for entry in self.entries if entry.wall is not None), None)
+        for wall in self._starts:
+            if wall in self._marked or first is None or first >= wall:
+                continue
+            at = next((n for n, one in enumerate(self.entries) if one.wall is not None and one.wall >= wall), None)
+            if at is None:
                 continue
             self._marked.add(wall)
-            at = next(
-                (n for n, entry in enumerate(self.entries) if entry.wall is not None and entry.wall >= wall), None
-            )
-            entry = Entry(self._number(), wall, None, mark="container restarted")
-            if at is None:
-                self.entries.append(entry)
-                continue
             kept = list(self.entries)
-            kept.insert(at, entry)
+            kept.insert(at, Entry(self._number(), wall, None, last_wall=wall, mark="container restarted"))
             self.entries = deque(kept[-MOST:], maxlen=MOST)
             self.inserted += 1
 
 
-def _same(before: LogLine, line: LogLine) -> bool:
-    if (before.text, before.level, before.origin) != (line.text, line.level, line.origin):
+def _spans(entry: Entry, wall: float) -> bool:
+    return entry.times > 1 and _lies_between(entry.wall, wall, entry.last_wall)
+
+
+def _lies_between(before: float | None, wall: float, after: float | None) -> bool:
+    return before is not None and after is not None and before < wall <= after
+
+
+def _same(before: Entry, line: LogLine) -> bool:
+    known = before.line
+    if known is None or (known.text, known.level, known.origin) != (line.text, line.level, line.origin):
         return False
-    return before.wall is None or line.wall is None or line.wall - before.wall <= FOLD_WITHIN
+    return before.last_wall is None or line.wall is None or line.wall - before.last_wall <= FOLD_WITHIN

@@ -22,6 +22,8 @@ FEW_RUNS = 50
 BAR = 10
 EIGHTHS = "▏▎▍▌▋▊▉"
 SPLIT_STYLES = ("wait", "input", "compute", "output")
+REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
+"""In the order of the drawing; Triton 24.07 and later name these."""
 NOT_COUNTED = "not counted: queue full, bad input, error answers of Python models"
 
 
@@ -152,7 +154,7 @@ def _longest(row: ModelRow) -> Window | None:
 def failures(row: ModelRow, view: View) -> list[Row]:
     """Failures by reason, and what Triton counts nowhere."""
     snapshot, width = view.snapshot, view.width
-    counted = row.metrics.failures if row.metrics else ()
+    counted = sorted(row.metrics.failures if row.metrics else (), key=_reason_order)
     hint = [Row(((f"  {line}", "dim"),)) for line in wrapped(NOT_COUNTED, width - 2)]
     since = _since(view)
     if counted:
@@ -164,6 +166,10 @@ def failures(row: ModelRow, view: View) -> list[Row]:
     why = snapshot.metrics.error.message if snapshot.metrics.error else "the metrics page gives no reasons"
     text = f"{total} counted{since}   by reason: ? {one_line(why, 200)}"
     return [*paragraph("FAILURES", text, width, "fail" if _fails(row) else ""), *hint]
+
+
+def _reason_order(one: FailureCount) -> tuple[int, str]:
+    return (REASONS.index(one.reason) if one.reason in REASONS else len(REASONS), one.reason)
 
 
 def _fails(row: ModelRow) -> bool:

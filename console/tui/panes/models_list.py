@@ -11,6 +11,7 @@ from console.core.derive import UNLOADED
 from console.core.model import DiskModel, DiskVersion, ModelRow, Sign, Snapshot
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
+from console.tui.panes.wording import wrapped
 from console.tui.signs import SIGN_STYLES, SIGNS
 from console.tui.widgets.cells import Line, left, right
 from console.tui.widgets.lines import Row
@@ -142,7 +143,8 @@ def _nothing(view: View, shown: Shown) -> list[Row]:
     made: list[Row] = []
     for name, reading in (("Triton", snapshot.index), ("disk", snapshot.repository)):
         if reading.error is not None:
-            made.append(Row((("? ", "unknown"), (f"{name}: {one_line(reading.error.message)}", ""))))
+            told = wrapped(f"{name}: {one_line(reading.error.message)}", view.width - 2, most=4)
+            made += [Row((("  " if number else "? ", "unknown"), (line, ""))) for number, line in enumerate(told)]
         elif reading.tried:
             made.append(Row(((f"– {name}: no models", "dim"),)))
         else:

@@ -87,7 +87,7 @@ class ProblemsPane(Pane):
         if self.filter:
             return Row((("   no problem matches the filter", "dim"),))
         if not view.snapshot.verdicts:
-            return Row((("   … nothing was judged yet", "dim"),))
+            return Row((("   no problem is known; the first judgement comes some seconds after the start", "dim"),))
         return Row((sign("ok"), ("  no problem stands out; w tells what cannot be seen from here", "")))
 
     def verdict(self) -> Verdict | None:

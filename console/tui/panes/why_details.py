@@ -43,7 +43,7 @@ class WhyPane(Pane):
     def lines(self, view: View) -> list[Row]:
         verdicts = view.snapshot.verdicts
         if not verdicts:
-            return [Row((("… nothing was judged yet: the first judgement comes within seconds", "dim"),))]
+            return [Row((("nothing is judged: the first judgement comes some seconds after the start", "dim"),))]
         at = self.place(verdicts)
         return [*_verdict(verdicts[at], view), *_cannot_tell(verdicts, verdicts[at], view.width)]
 
