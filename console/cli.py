@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any, NoReturn
 
-from console import __version__
+from console import __version__, faultlog
 from console.config import ConfigError, Loaded, Settings, describe, load
+from console.tui.state import state_dir
 
 USAGE = 64
 """Exit code for wrong usage (EX_USAGE of sysexits.h)."""
@@ -105,6 +106,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if options.scene and not options.demo:
             raise UsageError("--scene goes with --demo; add --demo to open the simulated box")
         loaded = load(_flags(options), file=options.config)
+        faultlog.set_up(state_dir())
         return _command(options, loaded)
     except (UsageError, ConfigError) as error:
         print(f"gpuconsole: {error}", file=sys.stderr)

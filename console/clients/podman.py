@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import socket
+import stat
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,13 +96,21 @@ def normal_url(uri: str) -> str:
 
 
 def _unsupported(uri: str) -> str | None:
+    if "\0" in unquote(uri):
+        return "is no path"
     if uri.startswith("/"):
         return None
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+        port = parts.port
+    except ValueError as error:
+        return f"is no address: {one_line(str(error), 100)}"
     if parts.scheme in ("unix", "http+unix"):
         return None if parts.path or parts.netloc else "names no path"
     if parts.scheme in ("tcp", "http"):
-        return None if parts.hostname in LOOPBACK else "tcp is used on loopback only: it carries no rights of its own"
+        if parts.hostname not in LOOPBACK:
+            return "tcp is used on loopback only: it carries no rights of its own"
+        return "is no address: port 0" if port == 0 else None
     if "ssh" in parts.scheme:
         return "ssh is not supported: run gpuconsole on that host"
     return "is no Unix socket"
@@ -168,17 +177,32 @@ def _address(candidate: Candidate) -> tuple[socket.AddressFamily, Any]:
 
 
 def _explained(error: OSError, candidate: Candidate) -> str:
-    rootless = candidate.origin == "rootless"
-    enable = "systemctl --user enable --now podman.socket" if rootless else "systemctl enable --now podman.socket"
+    """With what to do: start Podman's own socket, or look again at the address that somebody named."""
     if error.errno == errno.ENOENT:
-        return f"is not there: {enable}"
+        return f"is not there: {_todo(candidate)}"
     if error.errno == errno.ECONNREFUSED:
-        return f"refused, nobody serves it: {enable}"
+        # Linux refuses a connection to a file or a folder as it does one to a socket that nobody serves.
+        return f"refused, nobody serves it: {_todo(candidate)}" if _may_be_socket(candidate) else "is no socket"
     if error.errno in (errno.EACCES, errno.EPERM):
         return "permission denied: run with sudo, or as the user who owns the containers"
-    if error.errno == errno.ENOTSOCK or isinstance(error, ValueError):
+    if error.errno == errno.ENOTSOCK:
         return "is no socket"
     return one_line(str(error.strerror or error), 200)
+
+
+def _todo(candidate: Candidate) -> str:
+    if not candidate.path.endswith("/podman/podman.sock"):
+        return f"is the address ({candidate.origin}) right, does its service run?"
+    return f"systemctl {'--user ' if candidate.origin == 'rootless' else ''}enable --now podman.socket"
+
+
+def _may_be_socket(candidate: Candidate) -> bool:
+    if not candidate.url.startswith("unix://"):
+        return True
+    try:
+        return stat.S_ISSOCK(os.stat(candidate.path).st_mode)
+    except OSError:
+        return True
 
 
 # ------------------------------------------------------------------------------------------------------------- calls

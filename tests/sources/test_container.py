@@ -240,7 +240,7 @@ def test_a_service_that_goes_is_an_error_and_comes_back(libpod: FakeLibpod, tmp_
     reader.close()
     with pytest.raises(SourceError, match="is not there") as caught:
         reader.open()
-    assert "podman.socket" in caught.value.hint
+    assert "does its service run?" in caught.value.hint
     libpod.start()
     reader.open()
     assert reader.read().container is not None

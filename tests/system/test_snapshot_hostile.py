@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
+from console import faultlog
+from console.core.poller import Poller
 from tests.system import hostile
 from tests.system.headless import NO_PODMAN, run, snapshot
 
@@ -56,3 +59,44 @@ def test_nothing_at_all(tmp_path: Path) -> None:
     for part in (*TRITON, "repository", "gpu"):
         assert taken.error(part), part
     assert taken.data["serving"]["word"] == "NOTHING SERVES YET"
+
+
+@pytest.mark.parametrize("kind", hostile.KINDS)
+def test_what_is_not_podman_on_its_address(kind: str, tmp_path: Path) -> None:
+    with hostile.server(hostile.KINDS[kind]) as port:
+        taken = snapshot("--socket", f"tcp://127.0.0.1:{port}", "--http-port", "1", home=tmp_path)
+    told = taken.value("container")
+    assert taken.error("container") or told["tried"][0]["error"]
+    assert told is None or told["container"] is None
+
+
+def test_a_fault_of_a_source_is_one_sentence_and_a_private_log(tmp_path: Path) -> None:
+    folder = tmp_path / "state/gpuconsole"
+    faultlog.set_up(folder)
+    try:
+        poller = Poller(_Faulty(), lambda reading: None)
+        for _ in range(3):
+            reading = poller.step()
+        assert reading.error is not None
+        assert reading.error.kind == "bug"
+    finally:
+        for handler in logging.getLogger().handlers[:]:
+            if type(handler).__module__ == faultlog.__name__:
+                logging.getLogger().removeHandler(handler)
+    log = folder / "gpuconsole.log"
+    assert log.read_text().count("ZeroDivisionError") == 3
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+class _Faulty:
+    name = "gpu"
+    interval = 1.0
+
+    def open(self) -> None:
+        pass
+
+    def read(self) -> int:
+        return 1 // 0
+
+    def close(self) -> None:
+        pass
