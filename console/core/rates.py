@@ -304,8 +304,9 @@ class _Round:
         else:
             series.due = inf
         wanted = len(WINDOWS)
-        if mono >= series.long_due or series.windows[-1] is None:
-            series.long_due = mono + LAZY - 0.5 + (series.turn % 5 if not series.long_due else 0.0)
+        first = series.windows[-1] is None or not series.long_due
+        if first or mono >= series.long_due:
+            series.long_due = mono + LAZY - 0.5 + (series.turn % 5 if first else 0.0)
         else:
             wanted = _SHORT
         same = True

@@ -10,7 +10,7 @@ MAX_LINE = 4000
 
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 
-_NAMED = {"\x1b": "\\x1b", "\r": "\\r", "\x07": "\\a", "\x08": "\\b", "\x00": "\\0"}
+_NAMED = {"\r": "\\r", "\x07": "\\a", "\x08": "\\b", "\x00": "\\0"}
 
 
 def _visible(match: re.Match[str]) -> str:
