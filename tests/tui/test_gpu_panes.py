@@ -73,6 +73,27 @@ def test_processes_that_could_not_be_listed() -> None:
     assert "triton  (container triton)        ?  no permission" in text_of(GpuMemory(), view_of(box, 60))
 
 
+def test_a_process_of_its_own_tells_its_models_memory() -> None:
+    stub = "/opt/tritonserver/backends/python/triton_python_backend_stub"
+    processes = (
+        GpuProcess(1, "C", 2 * GIB, command="tritonserver", container_id=drawn.CONTAINER_ID),
+        GpuProcess(2, "C", 1 * GIB, command=stub, container_id=drawn.CONTAINER_ID, model="lm"),
+        GpuProcess(3, "C", 1 * GIB, command=stub, container_id=drawn.CONTAINER_ID, model="lm"),
+    )
+    text = text_of(GpuMemory(), view_of(_card(processes=processes, memory_used=4 * GIB), 60))
+    assert "  lm, 2 processes               2.0  its own" in text
+
+
+def test_versions_of_one_model_are_told_apart() -> None:
+    box = drawn_box()
+    row = next(row for row in box.snapshot.models if row.name == "ranking")
+    snapshot = changed(box.snapshot, models=(row, changed(row, version="1", memory=None)))
+    view = view_of(box, 60)
+    text = text_of(GpuMemory(), type(view)(snapshot, view.history, NOW, MONO, 60, 40))
+    assert "  ranking 2   3.1   ● fits" in text
+    assert "  ranking 1   ?     its load was not seen" in text
+
+
 def test_a_reload_that_does_not_fit() -> None:
     assert "▲ does not fit, free 2.0" in text_of(GpuMemory(), view_of(_card(memory_free=2 * GIB), 60))
 

@@ -52,7 +52,8 @@ def _facts(box: ContainerState, podman: PodmanState, view: View) -> Iterator[Row
     yield from _image(box, view)
     yield from _driver(box, view.snapshot.gpu.value)
     cdi = ", ".join(one_line(name, 60) for name in box.cdi)
-    devices = f"{len(box.devices)} devices" if box.devices else ""
+    count = len(box.devices)
+    devices = f"{count} device{'' if count == 1 else 's'}" if count else ""
     yield labelled("GPU", ("  ".join(text for text in (cdi, devices) if text) or "– no device named", ""))
     mode = MODES.get(box.control_mode or "", "? its command line does not tell")
     yield labelled("mode", (mode, "unknown" if mode.startswith("?") else ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -119,7 +120,7 @@ def _ledger_rows(card: GpuState, snapshot: Snapshot) -> Iterator[Row]:
     server = f"triton  (container {one_line(container.name, 40)})" if container else "triton"
     yield _line(server, found.server, "" if found.server is not None else _why(card, "processes"))
     if found.server:
-        yield from _models(found.server, snapshot)
+        yield from _models(found.server, card, snapshot)
     yield _line("others", found.others)
     if found.untold:
         yield _line("not told by the driver", None, f"{found.untold} processes")
@@ -142,17 +143,33 @@ def _line(who: str, size: int | None, note: str = "", style: str = "") -> Row:
     )
 
 
-def _models(server: int, snapshot: Snapshot) -> Iterator[Row]:
-    """Models share one process: what was seen when each loaded, and a rest line for all that was not."""
-    known = [row for row in snapshot.models if row.state == "READY" and row.memory]
-    known.sort(key=lambda row: -(row.memory or 0))
-    for row in known[:MOST_MODELS]:
-        yield _line(f"  {_name(row)}", row.memory, row.memory_origin or "")
-    if len(known) > MOST_MODELS:
-        rest = sum(row.memory or 0 for row in known[MOST_MODELS:])
-        yield _line(f"  {len(known) - MOST_MODELS} more models", rest)
-    told = sum(row.memory or 0 for row in known)
-    yield _line("  contexts, pools, not told", max(0, server - told), "rest" if known else "no load was seen")
+def _models(server: int, card: GpuState, snapshot: Snapshot) -> Iterator[Row]:
+    """Processes of their own tell their memory. In-process models share one: what was seen when each loaded, and a
+    rest line for all that was not."""
+    shares = [*_own_processes(card, snapshot), *_seen(snapshot)]
+    shares.sort(key=lambda share: -share[1])
+    for name, size, origin in shares[:MOST_MODELS]:
+        yield _line(f"  {name}", size, origin)
+    if len(shares) > MOST_MODELS:
+        yield _line(f"  {len(shares) - MOST_MODELS} more models", sum(size for _, size, _ in shares[MOST_MODELS:]))
+    told = sum(size for _, size, _ in shares)
+    yield _line("  contexts, pools, not told", max(0, server - told), "rest" if shares else "no load was seen")
+
+
+def _own_processes(card: GpuState, snapshot: Snapshot) -> Iterator[tuple[str, int, str]]:
+    found: dict[str, list[int]] = {}
+    for process in card.processes or ():
+        if process.model and process.memory and is_ours(process, snapshot):
+            found.setdefault(process.model, []).append(process.memory)
+    for name, sizes in found.items():
+        count = f", {len(sizes)} processes" if len(sizes) > 1 else ""
+        yield f"{one_line(name, 60)}{count}", sum(sizes), "its own process" if not count else "its own"
+
+
+def _seen(snapshot: Snapshot) -> Iterator[tuple[str, int, str]]:
+    for row in snapshot.models:
+        if row.state == "READY" and row.memory:
+            yield _name(row), row.memory, row.memory_origin or ""
 
 
 def _name(row: ModelRow) -> str:
@@ -164,9 +181,12 @@ def _reloads(card: GpuState, snapshot: Snapshot) -> Iterator[Row]:
     rows = [row for row in snapshot.models if not row.ensemble and (row.state == "READY" or row.failed_load)]
     if not rows:
         return
+    names = Counter(row.name for row in rows)
     yield Row((("RELOAD NEEDS, both copies at once", "label"),))
     for row in rows[:MOST_MODELS]:
-        yield Row((("  " + left(left(one_line(row.name, 60), 11), 12), ""), *_fits(row, card.memory_free)))
+        version = f" {row.version}" if names[row.name] > 1 and row.version else ""
+        label = left(one_line(row.name, 60), min(11 - len(version), len(row.name))) + version
+        yield Row((("  " + left(label, 12), ""), *_fits(row, card.memory_free)))
     if len(rows) > MOST_MODELS:
         yield Row(((f"  … {len(rows) - MOST_MODELS} more models", "dim"),))
 
