@@ -173,6 +173,18 @@ async def test_the_log_follows_until_someone_reads(tmp_path: Path, monkeypatch: 
         assert log.cursor != reading
 
 
+async def test_a_held_screen_holds_the_log_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with on_stage(drawn_box(), tmp_path, monkeypatch, screen="container") as (app, pilot):
+        await pilot.press("p")
+        await settled(app, pilot)
+        app.log_lines.add(LogLine(NOW, "stderr", "while it was held", "I", "x.cc"))
+        await settled(app, pilot)
+        assert "while it was held" not in text_of(app)
+        await pilot.press("p")
+        await settled(app, pilot)
+        assert "while it was held" in text_of(app)
+
+
 async def test_matches_are_gone_through_in_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with on_stage(drawn_box(), tmp_path, monkeypatch, screen="container") as (app, pilot):
         log = _container(app).log_pane

@@ -41,6 +41,8 @@ class ContainerLog(Pane):
         self.entries = LogEntries()
         self.source: Sequence[LogLine] = ()
         """The app's bounded queue of lines."""
+        self.held = False
+        """True while the screen is held: lines go on arriving and are shown when it goes on."""
         self.follow = True
         self.kind: Kind = "all levels"
         self.span = 1
@@ -68,7 +70,7 @@ class ContainerLog(Pane):
         return () if last is None else ((f"newest line {view.since(last)} ago", "dim"),)
 
     def lines(self, view: View) -> list[Row]:
-        new = self.entries.read(self.source, view.snapshot.events)
+        new = 0 if self.held else self.entries.read(self.source, view.snapshot.events)
         self.unseen = 0 if self.follow else self.unseen + new
         if view.snapshot.events is not self._events:
             self._events = view.snapshot.events

@@ -42,6 +42,8 @@ class ContainerScreen(BoxScreen):
 
     def __init__(self) -> None:
         super().__init__()
+        self._shown: View | None = None
+        """The View that was shown last; the same comes again while the screen is held."""
         self._model: str | None = None
         """The model that the log is to be filtered to, as soon as the screen is shown."""
 
@@ -68,6 +70,8 @@ class ContainerScreen(BoxScreen):
         for pane in self.panes.values():
             pane.frame = "rule" if view.compact else "box"
         self.log_pane.source = self.app_.log_lines.lines
+        self.log_pane.held = view is self._shown
+        self._shown = view
         if self._model is not None:
             self.log_pane.filter, self._model = self._model, None
             self.log_pane.follow = True
