@@ -108,8 +108,6 @@ class ConsoleApp(CarefulApp):
         return entry("overview").load()()
 
     def on_mount(self) -> None:
-        for one in SCREENS[1:]:
-            one.load()
         for problem in self.themes.problems[:1]:
             self.notify(problem, severity="warning", markup=False)
         self.watch_terminal()
@@ -120,6 +118,8 @@ class ConsoleApp(CarefulApp):
     def _begin(self) -> None:
         """Start reading, after the first paint: the operator sees the frame at once."""
         self.session.start(self._publish, self._emit)
+        for one in SCREENS:
+            one.load()
 
     def _publish(self, reading: Reading[Any]) -> None:
         self.post_message(ReadingArrived(reading))

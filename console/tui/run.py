@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from console.core.session import Session
 from console.tui import terminal
+from console.tui.signs import Charset
 from console.tui.state import State, state_dir, themes_dir
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ def run(
     `theme` must be one of `theme_names()`; None takes the remembered one, else one that suits the terminal.
     """
     terminal.prepare()
+    guard = terminal.Guard()
+    charset = terminal.charset(terminal.as_started(), ascii_wanted=ascii_only)
+    probe = terminal.WidthProbe() if charset is Charset.UNICODE else None
     from console.tui.app import ConsoleApp
     from console.tui.theme import folders, load
 
@@ -47,13 +51,12 @@ def run(
         themes,
         state,
         theme=chosen_theme(theme, state.get("theme"), themes, os.environ),
-        charset=terminal.charset(ascii_wanted=ascii_only),
+        charset=Charset.NARROW if probe is not None and probe.cells() == 2 else charset,
         utc=utc,
         read_only=read_only,
         judge=judge,
         host=host,
     )
-    guard = terminal.Guard()
     app.leaving = lambda code: guard.end_within(LEAVE_WITHIN, code)
     try:
         app.run(mouse=mouse)

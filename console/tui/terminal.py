@@ -69,40 +69,48 @@ def speaks_utf8(environ: Mapping[str, str]) -> bool:
     return False
 
 
-def charset(*, ascii_wanted: bool, environ: Mapping[str, str] | None = None) -> Charset:
-    """Which characters to use. Asks the terminal (for at most 0.2 s) how wide its ambiguous characters are."""
-    environ = as_started() if environ is None else environ
+class WidthProbe:
+    """How wide `●` is in this terminal: written, asked for by the cursor's position (CSI 6n), wiped out again.
+
+    Asked at once, read later: the answer comes while textual is being imported, so it costs no time at the start.
+    """
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._in = self._out = -1
+        self._before: list[Any] | None = None
+        try:
+            self._in, self._out = sys.__stdin__.fileno(), sys.__stderr__.fileno()  # type: ignore[union-attr]
+            self._before = termios.tcgetattr(self._in)
+            tty.setcbreak(self._in, termios.TCSANOW)
+            os.write(self._out, "\r●\x1b[6n".encode())
+        except (AttributeError, ValueError, OSError, termios.error):
+            self._before = None
+
+    def cells(self) -> int | None:
+        """1 or 2; None when the terminal does not answer in time or there is none. Call once."""
+        if self._before is None:
+            return None
+        try:
+            left = self._began + PROBE_TIMEOUT - time.monotonic()
+            answer = _read_until(self._in, _POSITION, max(0.01, left))
+            os.write(self._out, b"\r\x1b[K")
+        except OSError:
+            return None
+        finally:
+            termios.tcsetattr(self._in, termios.TCSANOW, self._before)
+        return int(answer.group(2)) - 1 if answer else None
+
+
+def charset(environ: Mapping[str, str], *, ascii_wanted: bool) -> Charset:
+    """Which characters the environment allows; whether ambiguous ones are narrow only the terminal can tell."""
     if ascii_wanted or not speaks_utf8(environ):
         return Charset.ASCII
-    if environ.get("TERM", "") == "linux":
-        return Charset.CONSOLE
-    return Charset.NARROW if ambiguous_width() == 2 else Charset.UNICODE
+    return Charset.CONSOLE if environ.get("TERM", "") == "linux" else Charset.UNICODE
 
 
 _POSITION = re.compile(rb"\x1b\[(\d+);(\d+)R")
 PROBE_TIMEOUT = 0.2
-
-
-def ambiguous_width() -> int | None:
-    """Cells that `●` takes in this terminal: written, measured by the cursor's position (CSI 6n), wiped out again.
-
-    None when the terminal does not answer in time or there is none.
-    """
-    try:
-        fd_in, fd_out = sys.__stdin__.fileno(), sys.__stderr__.fileno()  # type: ignore[union-attr]
-        before = termios.tcgetattr(fd_in)
-    except (AttributeError, ValueError, OSError, termios.error):
-        return None
-    try:
-        tty.setcbreak(fd_in, termios.TCSANOW)
-        os.write(fd_out, "\r●\x1b[6n".encode())
-        answer = _read_until(fd_in, _POSITION, PROBE_TIMEOUT)
-        os.write(fd_out, b"\r\x1b[K")
-    except OSError:
-        return None
-    finally:
-        termios.tcsetattr(fd_in, termios.TCSANOW, before)
-    return int(answer.group(2)) - 1 if answer else None
 
 
 def _read_until(fd: int, pattern: re.Pattern[bytes], timeout: float) -> re.Match[bytes] | None:

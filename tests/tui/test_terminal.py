@@ -179,10 +179,13 @@ def test_locale_decides(env: dict[str, str], utf8: bool) -> None:
     assert terminal.speaks_utf8(env) is utf8
 
 
-def test_charset_without_a_terminal() -> None:
-    assert terminal.charset(ascii_wanted=True, environ={"LANG": "C.UTF-8"}) is Charset.ASCII
-    assert terminal.charset(ascii_wanted=False, environ={"LANG": "C"}) is Charset.ASCII
-    assert terminal.charset(ascii_wanted=False, environ={"LANG": "C.UTF-8", "TERM": "linux"}) is Charset.CONSOLE
+def test_charset_by_environment() -> None:
+    utf8 = {"LANG": "C.UTF-8"}
+    assert terminal.charset(utf8, ascii_wanted=True) is Charset.ASCII
+    assert terminal.charset({"LANG": "C"}, ascii_wanted=False) is Charset.ASCII
+    assert terminal.charset({**utf8, "TERM": "linux"}, ascii_wanted=False) is Charset.CONSOLE
+    assert terminal.charset(utf8, ascii_wanted=False) is Charset.UNICODE
+    assert terminal.WidthProbe().cells() is None
 
 
 def test_capable_says_why_not() -> None:
