@@ -14,7 +14,7 @@ from console.tui.panes.model_details import ModelDetails
 from console.tui.panes.models_list import ModelsList, Shown, chosen, matches, models, title
 from tests.fakes.boxes import drawn_box, hostile_box, many_models_box, metrics_off_box, nothing_serves_box, stale_box
 from tests.fakes.drawn import NOW
-from tests.tui.pure import lines_of, text_of, view_of
+from tests.tui.pure import lines_of, overfull, text_of, view_of
 
 DRAWN_LIST = """\
   MODEL       VER STATE    REQ/s MEAN ms
@@ -129,6 +129,15 @@ def test_details_of_the_drawn_model() -> None:
         assert part in text
 
 
+@pytest.mark.parametrize("width", [54, 60, 72, 112])
+def test_figures_are_never_cut_on_a_framed_screen(width: int) -> None:
+    pane = ModelDetails()
+    pane.chosen = ModelKey("ranking", "2")
+    view = view_of(drawn_box(), width, 60)
+    cut = [line for line in overfull(pane, view) if not line.startswith(("▲", "●", "KEYS"))]
+    assert cut == []
+
+
 def test_no_percentile_is_made_up() -> None:
     assert "p99" not in _details().lower()
 
@@ -220,5 +229,5 @@ def test_bars_in_eighths(share: float, bar: str) -> None:
 
 def test_too_little_seen_gives_no_highest_rate() -> None:
     row = next(row for row in drawn_box().snapshot.models if row.name == "recall")
-    text = "".join(str(line.line) for line in model_work.at_most(row))
+    text = "".join(str(line.line) for line in model_work.at_most(row, 72))
     assert "cannot tell: no batch above 3 seen" in text

@@ -92,7 +92,7 @@ def details(model: Model, row: ModelRow | None, view: View, answer: Answer | Non
         [*_proof(row, view, answer), *_config(row, model, snapshot, width)],
     ]
     if row is not None and row.flow is not None:
-        groups.append([*model_work.time_split(row, width), *model_work.batches(row), *_steps(row, width)])
+        groups.append([*model_work.time_split(row, width), *model_work.batches(row, width), *_steps(row, width)])
         groups.append(model_work.failures(row, view))
     if row is not None:
         groups.append([*_memory(row, view), *_loads(row, view), *_used_by(row, snapshot, width)])
@@ -235,6 +235,8 @@ def _short_difference(row: ModelRow | None, width: int) -> list[Row]:
         return [labelled("CONFIG", ("live is as config.pbtxt", ""))]
     fields = "field" if count == 1 else "fields"
     text = f"live differs from config.pbtxt in {count} {fields}"
+    if len(text) > width - LABEL - 14:
+        text = f"differs from disk in {count} {fields}"
     made = [labelled("CONFIG", (left(text, max(0, min(55, width - LABEL - 12))), "warn"), ("d whole diff", "key"))]
     for one in disk.differences[:SHORT_DIFFERENCES]:
         path = one_line(one.path, 120)

@@ -20,6 +20,10 @@ SINGLE_SIZES = 4
 FEW_RUNS = 50
 """Below this many runs a longer window is looked at."""
 BAR = 10
+LEGEND = 72
+"""Cells that the legend of the time split takes on one line."""
+TABLE = 66
+"""Cells that the table of batches takes in full."""
 EIGHTHS = "▏▎▍▌▋▊▉"
 SPLIT_STYLES = ("wait", "input", "compute", "output")
 REASONS = ("REJECTED", "CANCELED", "BACKEND", "OTHER")
@@ -41,16 +45,18 @@ def time_split(row: ModelRow, width: int) -> list[Row]:
     cells = max(8, min(40, width - LABEL - 12))
     bar = tuple(zip(split_bar(parts, cells), SPLIT_STYLES, strict=True))
     names = ("waiting", "input", "model", "output")
-    legend: list[Segment] = []
-    for char, style, name, part in zip("▓░█▒", SPLIT_STYLES, names, parts, strict=True):
-        legend += [("   " if legend else "", ""), (char, style), (f" {name} {units.millis(part)}", "")]
+    legend: list[list[Segment]] = [[]]
+    for number, (char, style, name, part) in enumerate(zip("▓░█▒", SPLIT_STYLES, names, parts, strict=True)):
+        if number == 2 and width < LEGEND:
+            legend.append([])
+        legend[-1] += [("   " if legend[-1] else "", ""), (char, style), (f" {name} {units.millis(part)}", "")]
     return [
         labelled(label, *bar, (f"  {units.millis(window.request_ms)} ms", "value")),
-        labelled("", *legend),
+        *(labelled("", *segments) for segments in legend),
     ]
 
 
-def batches(row: ModelRow) -> list[Row]:
+def batches(row: ModelRow, width: int) -> list[Row]:
     """Runs by batch size, with what one costs; then what the model could take if every run were full."""
     if row.ensemble or row.flow is None:
         return []
@@ -60,20 +66,21 @@ def batches(row: ModelRow) -> list[Row]:
     total = sum(one.runs for one in window.batches)
     groups = grouped(window.batches)
     highest = max(runs for _, runs, _, _ in groups)
-    head = f"{right('size', 7)}   {left('runs', BAR)} {right('%', 5)}{right('ms a run', 11)}{right('ms a request', 15)}"
-    made = [labelled("BATCHES", (f"{head}   {units.age(window.span)}", "label"))]
+    bar, share, run, request = (BAR, 5, 11, 15) if width >= TABLE else (4, 4, 9, 13)
+    figures = f"{right('%', share)}{right('ms a run', run)}{right('ms a request', request)}"
+    span = f"   {units.age(window.span)}" if width >= TABLE else ""
+    made = [labelled("BATCHES", (f"{right('size', 7)}   {left('runs', bar)} {figures}{span}", "label"))]
     for name, runs, per_run, per_request in groups:
-        bar = eighths(runs / highest, BAR)
         made.append(
             labelled(
                 "",
                 (f"{right(name, 7)}   ", ""),
-                (left(bar, BAR), "bar"),
-                (f" {right(f'{100 * runs / total:.0f}', 5)}", "value"),
-                (f"{right(units.millis(per_run), 11)}{right(units.millis(per_request), 15)}", "value"),
+                (left(eighths(runs / highest, bar), bar), "bar"),
+                (f" {right(f'{100 * runs / total:.0f}', share)}", "value"),
+                (f"{right(units.millis(per_run), run)}{right(units.millis(per_request), request)}", "value"),
             )
         )
-    return [*made, *at_most(row)]
+    return [*made, *at_most(row, width)]
 
 
 def _window(row: ModelRow) -> Window | None:
@@ -121,27 +128,27 @@ def eighths(share: float, cells: int) -> str:
     return "█" * (steps // 8) + (EIGHTHS[steps % 8 - 1] if steps % 8 else "")
 
 
-def at_most(row: ModelRow) -> list[Row]:
+def at_most(row: ModelRow, width: int) -> list[Row]:
     """The highest rate, always with its condition; `≈` where the cost of a full batch is a straight line's guess."""
     window = _longest(row)
     if window is None or row.config is None:
         return []
     if not row.instances:
-        return [labelled("  at most", ("? the number of instances is not known", "unknown"))]
+        return paragraph("  at most", "? the number of instances is not known", width, "unknown")
     figures = Figures(row, window, row.config, "")
     limits = table().entries["V23"]
     least = int(limits.limit("min_runs"))
     top = figures.top(least, int(limits.limit("sizes")), limits.limit("reach"))
     if top is None:
         seen = f"no batch above {figures.largest} seen" if figures.largest else "no run seen"
-        return [labelled("  at most", (f"? cannot tell: {seen}", "unknown"))]
+        return paragraph("  at most", f"? cannot tell: {seen}", width, "unknown")
     rounded = f"{float(f'{top:.3g}'):,.0f}".replace(",", " ")
     full = row.config.max_batch_size
     if not figures.batching:
-        return [labelled("  at most", (f"{rounded}/s, one request at a time", ""))]
+        return paragraph("  at most", f"{rounded}/s, one request at a time", width)
     guess = figures.run_ms(full, least) is None
     why = f": no batch above {figures.largest} seen, ≈" if guess and figures.largest != full else ", ≈" if guess else ""
-    return [labelled("  at most", (f"{rounded}/s if all batches were {full}{why}", ""))]
+    return paragraph("  at most", f"{rounded}/s if all batches were {full}{why}", width)
 
 
 def _longest(row: ModelRow) -> Window | None:
