@@ -36,7 +36,7 @@ from console.core.session import Answer
 from console.core.text import one_line
 
 T = TypeVar("T")
-STOPS = frozenset({"unit.failed", "container.stop", "container.died"})
+STOPS = frozenset({"unit.ended", "unit.limit", "unit.timeout", "container.stop", "container.died"})
 """Kinds of event."""
 SHORT = 4.0
 """Seconds: figures of a shorter window (`gpuconsole snapshot` has one second) are never sure."""

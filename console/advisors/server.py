@@ -55,7 +55,7 @@ def _not_running(look: Look, container: ContainerState | None) -> Verdict:
     lines = [entry.say("last", line=one_line(last[-1], REASON_LENGTH))] if last else []
     if container is not None and container.error:
         lines.append(one_line(container.error, REASON_LENGTH))
-    if container is not None and container.unit and event is not None and event.kind == "unit.failed":
+    if container is not None and container.unit and event is not None and event.kind.startswith("unit."):
         lines.append(entry.say("unit", unit=container.unit, event=one_line(event.text, REASON_LENGTH)))
     server = look.snapshot.server
     since = container.finished_wall if container else (event.wall if event else server.error_wall)

@@ -65,7 +65,8 @@ def test_every_figure_as_proof() -> None:
     assert proof(of(), names.split()) == (
         "30 s: requests 1260   R 40.0/s   runs 10.0/s   batch 4.0   max 8   full 20 %   wait 6.00 ms   "
         "compute 14.0 ms   request 20.0 ms   input 0.50 ms   output 0.70 ms   D 2.5 ms   RD 0.1   "
-        "the delay alone makes 2.39   busy 25 %   instances 2   in at once 0.8   waiting 3.0   failures 2.0/s   limit 64"
+        "the delay alone makes 2.39   busy 25 %   instances 2   in at once 0.8   waiting 3.0   failures 2.0/s   "
+        "limit 64"
     )
     assert proof(of(), ["x", "y"], {"y": "z"}) == "30 s: y z"
     assert proof(of(), ["y"]) == "30 s: "

@@ -202,7 +202,7 @@ events = st.builds(
     st.sampled_from(["fail", "warn", "note"]),
     texts,
     st.sampled_from(["not made by a gpuconsole", "(podman)"]),
-    st.sampled_from(["config", "reload", "unit.failed", "container.start", "model.ready", "ecc", "gpu.lost", ""]),
+    st.sampled_from(["config", "reload", "unit.ended", "container.start", "model.ready", "ecc", "gpu.lost", ""]),
     model=maybe() | names,
 )
 

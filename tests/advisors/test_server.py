@@ -79,7 +79,7 @@ def test_its_last_words_are_told() -> None:
     reading = container(exit_code=137, oom_killed=True, error="conmon: x", unit="triton.service")
     assert reading.value
     reading = replace(reading, value=replace(reading.value, last_log=("first", "\x1b[31mlast\x1b[0m", "  ")))
-    event = Event(NOW - 30, "fail", "triton.service start 118 failed", "(journal)", "unit.failed")
+    event = Event(NOW - 30, "fail", "triton.service start 118 failed", "(journal)", "unit.ended")
     found = told(down(container=reading, events=(event,)), "V01")
     assert found
     assert found.title == "triton is not running: exit 137, killed for memory"
@@ -89,7 +89,7 @@ def test_its_last_words_are_told() -> None:
 
 
 def test_no_container_but_a_unit_that_failed() -> None:
-    event = Event(NOW - 30, "fail", "triton.service start 118 failed, exit 126", "(journal)", "unit.failed")
+    event = Event(NOW - 30, "fail", "triton.service start 118 failed, exit 126", "(journal)", "unit.ended")
     none = good("container", PodmanState("unix:///x", "rootful"), 2.0)
     box = down(container=none, server=failing("triton.server", REFUSED, 10, served=False), events=(event,))
     found = told(box, "V01")

@@ -198,7 +198,7 @@ def nothing_serves_box() -> Box:
     events = (
         Event(at("02:57:40"), "note", "rpm: nvidia-driver 550.90.07 → 570.86.15, kernel", "(rpm)", "rpm"),
         Event(at("03:01:12"), "note", "host booted, kernel 4.18.0-553.27.1", "(kernel)", "boot"),
-        Event(at("03:01:20"), "fail", "triton.service start 1 failed, exit 126", "(journal)", "unit.failed", repeats=7),
+        Event(at("03:01:20"), "fail", "triton.service start 1 failed, exit 126", "(journal)", "unit.ended", repeats=7),
     )
     verdicts = (
         Verdict(
