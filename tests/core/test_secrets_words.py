@@ -10,7 +10,7 @@ from console.core.secrets import MASK, is_secret_name, kept_env, mask_command, m
 
 ENDS = ["token", "password", "passwd", "secret", "secrets", "key", "keys", "credential", "credentials", "auth"]
 STARTS = ["password", "passwd", "secret", "credential", "authorization"]
-WORDS = ["pass", "pwd", "passphrase", "tokens", "creds", "bearer", "apikey"]
+WORDS = ["pass", "pwd", "passphrase", "tokens", "creds", "bearer"]
 
 
 @pytest.mark.parametrize("word", ENDS)
