@@ -94,8 +94,12 @@ def test_a_file_told_by_the_environment_replaces_the_others(tmp_path: Path) -> N
 
 def test_why_nobody_answers(tmp_path: Path, libpod: FakeLibpod) -> None:
     assert connect_error(Candidate(libpod.url, "rootful")) is None
-    missing = connect_error(Candidate(f"unix://{tmp_path}/none.sock", "rootless"))
-    assert missing == "is not there: systemctl --user enable --now podman.socket"
+    usual = f"unix://{tmp_path}/podman/podman.sock"
+    assert connect_error(Candidate(usual, "rootless")) == "is not there: systemctl --user enable --now podman.socket"
+    assert connect_error(Candidate(usual, "rootful")) == "is not there: systemctl enable --now podman.socket"
+    named = connect_error(Candidate(f"unix://{tmp_path}/none.sock", "CONTAINER_HOST"))
+    assert named == "is not there: is the address (CONTAINER_HOST) right, does its service run?"
+    assert connect_error(Candidate(f"unix://{tmp_path}", "settings")) == "is no socket"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / "stale.sock"))
     assert "refused" in (connect_error(Candidate(f"unix://{tmp_path}/stale.sock", "rootful")) or "")
@@ -171,7 +175,7 @@ def test_a_service_that_is_gone(libpod: FakeLibpod, tmp_path: Path) -> None:
         client.ping()
     assert caught.value.kind == "unavailable"
     assert "is not there" in caught.value.message
-    assert "podman.socket" in caught.value.hint
+    assert "does its service run" in caught.value.hint
 
 
 def test_a_service_that_hangs(libpod: FakeLibpod) -> None:
