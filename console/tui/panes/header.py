@@ -86,7 +86,7 @@ def _starts(view: View, status: Status) -> Iterator[Line]:
 def _ends(view: View, status: Status) -> Iterator[Line]:
     """The right part, from the widest form to the narrowest."""
     told = counts_line(view.snapshot)
-    cost = "" if status.cpu_pct is None else f"self {status.cpu_pct:.1f} %"
+    cost = "self" if status.cpu_pct is None else f"self {status.cpu_pct:.1f} %"
     memory = "" if status.memory is None else f" {status.memory / units.MIB:.0f} MiB"
     yield (*told, (" list", "dim"), (f"   {cost}{memory}", "dim"))
     yield (*told, (f"   {cost}", "dim"))

@@ -285,15 +285,9 @@ def model_line(row: ModelRow, form: Shape, view: View) -> Line:
     )
     if row.failed_load or row.state in ("LOADING", "UNLOADING") or row.flow is None:
         return (*start, (left(state, form.state), SIGN_STYLES[sign]), *_reason(row, form, view))
-    figures = "".join(_fitted(column, row, view) for column in form.columns)
-    return (*start, (left(state, form.state), "text"), (figures, "value"))
-
-
-def _fitted(column: Column, row: ModelRow, view: View) -> str:
-    text = column.text(row, view)
-    if column.text is _trend:
-        return left(text, column.cells)
-    return right(text, column.cells)
+    figures = "".join(right(one.text(row, view), one.cells) for one in form.columns if one.text is not _trend)
+    chart = "".join(left(_trend(row, view), one.cells) for one in form.columns if one.text is _trend)
+    return (*start, (left(state, form.state), "text"), (figures, "value"), (chart, "bar"))
 
 
 def _reason(row: ModelRow, form: Shape, view: View) -> Line:

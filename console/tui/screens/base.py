@@ -210,7 +210,9 @@ class BoxScreen(Screen[None]):
         self.adapt(view)
         width = self.size.width
         if self._small:
-            self.bar("small").say(((f"too small, need {MIN_WIDTH}x{MIN_HEIGHT}", "warn"),))
+            told = ("too small,", f"need {MIN_WIDTH}x{MIN_HEIGHT}")
+            lines = (" ".join(told),) if width > sum(map(len, told)) else told
+            self.bar("small").say(*(((line, "warn"),) for line in lines))
             return
         header_view = View(
             snapshot, view.history, status_wall(view, status), view.mono, utc=view.utc, simulated=view.simulated
