@@ -40,12 +40,25 @@ SKIPPED_FIELDS = {"annotation", "returns", "decorator_list", "type_params"}
 
 
 class Site(NamedTuple):
-    """One possible change. `apply` makes it, in the tree in which it was found."""
+    """One possible change: `old` becomes `new`. `apply` makes it, in the tree in which it was found."""
 
-    line: int
-    before: str
-    after: str
-    apply: Callable[[], None]
+    old: ast.AST
+    new: ast.AST
+    put: Callable[[ast.AST], None]
+
+    def apply(self) -> None:
+        """Make the change."""
+        self.put(ast.copy_location(self.new, self.old))
+
+    @property
+    def line(self) -> int:
+        """Where it is; 0 for what has no place of its own."""
+        return getattr(self.old, "lineno", 0)
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """The first line of the code before and after."""
+        return _first_line(self.old), _first_line(ast.copy_location(self.new, self.old))
 
 
 def sites(tree: ast.Module) -> list[Site]:
@@ -91,9 +104,7 @@ def _left_alone(node: ast.AST) -> bool:
 def _at(node: ast.AST, put: Callable[[ast.AST], None]) -> Iterator[Site]:
     """The changes of one node itself."""
     for new in _changed(node):
-        at = ast.copy_location(new, node)
-        before, after = _shown(node), _shown(at)
-        yield Site(getattr(node, "lineno", 0), before, after, lambda at=at: put(at))  # type: ignore[misc]
+        yield Site(node, new, put)
 
 
 def _changed(node: ast.AST) -> Iterator[ast.AST]:
@@ -161,7 +172,6 @@ def _other_constant(value: object) -> Iterator[str | bytes | int | float]:
             yield b"XX" + value + b"XX"
 
 
-def _shown(node: ast.AST) -> str:
-    """The change's first line, enough to find it."""
+def _first_line(node: ast.AST) -> str:
     text = ast.unparse(ast.fix_missing_locations(node)).splitlines()
     return text[0] if text else ""

@@ -167,7 +167,7 @@ def tried(module: str, limit: int, seed: str, tests: Sequence[str]) -> Verdicts:
         return Verdicts(module, len(found), 0, 0, (), 0.0, "its tests fail on the code as it is")
     trial.limit = 5 + 5 * taken
     survivors = [found[index] for index in drawn if not trial.killed(index)]
-    kept = tuple(Survivor(one.line, one.before, one.after) for one in survivors)
+    kept = tuple(Survivor(one.line, *one.words) for one in survivors)
     return Verdicts(module, len(found), len(drawn), trial.slow, kept, time.monotonic() - started)
 
 
