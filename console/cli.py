@@ -176,6 +176,8 @@ def _demo(options: argparse.Namespace) -> str | None:
 def _console(options: argparse.Namespace, settings: Settings) -> int:
     from console import opening
 
+    if settings.ui.theme and (problem := opening.unknown_theme(settings.ui.theme)):
+        raise UsageError(problem)
     why_not = opening.no_terminal()
     if options.or_demo and not options.demo and _nothing_here(settings):
         print(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from console.core.session import Later, Session
 from console.tui import terminal
+from console.tui.run import run
 
 if TYPE_CHECKING:
     from console.config import Settings
@@ -42,13 +42,16 @@ class LateJudge:
         return verdicts
 
 
+def unknown_theme(name: str) -> str | None:
+    """Why `name` is no theme, as one sentence; None when it is one."""
+    from console.tui.run import theme_names
+
+    known = theme_names()
+    return None if name in known else f"there is no theme {name!r}: choose one of {', '.join(known)}"
+
+
 def open_console(settings: Settings, *, demo: str | None = None, seed: int | None = None) -> int:
     """Open the console and stay until it ends; returns the exit code."""
-    terminal.prepare()
-    from console.tui import theme
-    from console.tui.app import ConsoleApp
-    from console.tui.state import State, state_dir, themes_dir
-
     opened = contextlib.ExitStack()
 
     def make() -> Session:
@@ -57,18 +60,12 @@ def open_console(settings: Settings, *, demo: str | None = None, seed: int | Non
         return opened.enter_context(compose.session(settings, demo=demo, seed=seed))
 
     with opened:
-        session = Later(make, simulated=demo)
-        app = ConsoleApp(
-            session,
-            theme.load(theme.folders(themes_dir())),
-            State(state_dir()),
+        return run(
+            Later(make, simulated=demo),
             theme=settings.ui.theme or None,
-            charset=terminal.charset(ascii_wanted=settings.ui.ascii),
+            ascii_only=settings.ui.ascii,
             utc=settings.ui.utc,
             read_only=settings.safety.read_only,
+            mouse=settings.ui.mouse,
             judge=LateJudge(),
         )
-        app.run(mouse=settings.ui.mouse)
-        session.stop(0.5)
-    sys.stdout.flush()
-    return int(app.return_code or 0)

@@ -193,7 +193,8 @@ def _not_answering(snapshot: Snapshot, container: ContainerState | None, now: fl
         metrics_answer = snapshot.metrics.error is None and snapshot.metrics.value is not None
         detail = "metrics port does: HTTP workers held?" if metrics_answer else "nor does the metrics port"
         return Serving("NOT ANSWERING", 0, of, detail, since)
-    if container is None and server.value is None and not of:
+    unit = snapshot.container.value.unit if snapshot.container.value else None
+    if container is None and unit is None and server.value is None and not of:
         return Serving("NOTHING SERVES YET", 0, 0, "", since)
     return Serving("DOWN", 0, of, server.error.message if server.error else "", since)
 
