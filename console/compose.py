@@ -15,7 +15,7 @@ from console.config import Settings
 from console.core.model import ContainerState, PodmanState, SourceError
 from console.core.poller import Source, Stream
 from console.core.session import Answer, Session
-from console.core.triton_command import http_ports
+from console.core.triton_command import ServerPorts, http_ports
 from console.sources.container import ContainerSettings, ContainerSource
 from console.sources.events import Outbox, Past, PodmanEvents
 from console.sources.gpu import GpuSource
@@ -73,19 +73,28 @@ class Locator:
         self._triton = settings.triton
         self._repository = settings.repository.path
         self._container = container
+        self._last: ServerPorts | None = None
 
     def _state(self) -> ContainerState | None:
         self._container.tried.wait(FIRST_LOOK)
         value: PodmanState | None = self._container.value
         return value.container if value else None
 
+    def _ports(self) -> ServerPorts | None:
+        """Those of the container; of a stopped one too, and of one that is gone its last ones: what answers on the
+        usual ports meanwhile is some other server."""
+        state = self._state()
+        told = http_ports(state) if state is not None else None
+        if told is not None and told.http is not None:
+            self._last = told
+        return self._last
+
     def address(self) -> TritonAddress:
         """For one connection; asked again at each (re)connection, since a container made anew may have other ports."""
         told = self._triton
         found = None
         if not (told.host and told.http_port and told.metrics_port):
-            state = self._state()
-            found = http_ports(state) if state is not None and state.state == "running" else None
+            found = self._ports()
         elsewhere = bool(told.host) and found is not None and told.host not in (found.host, "localhost")
         if elsewhere:
             found = None

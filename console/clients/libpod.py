@@ -134,6 +134,7 @@ class HostConfig(Struct, frozen=True, rename="pascal"):
     cpuset_cpus: str = ""
     devices: list[Device] | None = None
     ulimits: list[Ulimit] | None = None
+    port_bindings: dict[str, list[HostBinding] | None] | None = None
 
 
 class Network(Struct, frozen=True, rename="pascal"):
@@ -244,7 +245,8 @@ def container_state(answer: Inspect, found_by: str, image_created: float | None 
         restarts=answer.restart_count,
         health=(health.status if health else "") or None,
         pid=state.pid or None,
-        ports=_ports(answer.network_settings.ports or {}),
+        # Podman lists the ports of the network only while the container runs.
+        ports=_ports(answer.network_settings.ports or host.port_bindings or {}),
         mounts=tuple(Mount(m.source, m.destination, not m.read_write, m.type or "bind") for m in answer.mounts or ()),
         devices=tuple(device.path_in_container or device.path_on_host for device in host.devices or ()),
         cdi=cdi_names(config.create_command or ()),

@@ -345,7 +345,8 @@ def decode_config(body: bytes, name: str, version: str) -> ModelConfig:
         ),
         inputs=tuple(_tensor(t) for t in c.input),
         outputs=tuple(_tensor(t) for t in c.output),
-        raw=msgspec.json.encode(raw).decode(),
+        # Triton gives its maps (parameters and the like) in another order after each load.
+        raw=msgspec.json.encode(raw, order="deterministic").decode(),
     )
 
 

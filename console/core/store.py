@@ -31,6 +31,8 @@ SAME_EVENT = 3.0
 """Seconds within which two tellings of one thing (stream and poll) are one event."""
 FOLD = 3600.0
 """A fault that comes again within this many seconds is counted on its first event, not listed anew."""
+ONE_RELOAD = 10.0
+"""Seconds from the sight of a reload (statistics began anew) to that of its configuration: together one event."""
 COMMON_SHARE = 0.2
 """Batch sizes with this share of the runs of 10 s are the usual ones."""
 _MODEL_PARTS = frozenset({"triton.index", "triton.stats", "triton.metrics", "triton.config", "repository"})
@@ -58,6 +60,10 @@ class Store:
     def add_event(self, event: Event) -> None:
         """Put an event in its place in time; the same thing told twice, or a fault repeated, is counted instead."""
         for position, known in enumerate(self._events):
+            if _tells_what_reload_did(event, known):
+                self._events[position] = msgspec.structs.replace(event, wall=known.wall)
+                self._events_changed = True
+                return
             if known.kind == event.kind and known.text == event.text and known.kind:
                 gap = abs(known.wall - event.wall)
                 if gap <= SAME_EVENT:
@@ -102,6 +108,15 @@ class Store:
             self._events_changed = False
         self._snapshot = new
         return new
+
+
+def _tells_what_reload_did(event: Event, known: Event) -> bool:
+    return (
+        event.kind == "config"
+        and known.kind == "reload"
+        and event.model == known.model
+        and 0 <= event.wall - known.wall <= ONE_RELOAD
+    )
 
 
 def _waits_for_silence(snapshot: Snapshot) -> bool:

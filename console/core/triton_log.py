@@ -164,13 +164,16 @@ SAME_FAILURE = 5.0
 
 
 class ServerEvents:
-    """LogLines -> Events. Stateful, as "successfully loaded" does not name the version that "loading" named."""
+    """LogLines -> Events. Stateful: one "successfully loaded" stands for all versions that "loading" named."""
 
     def __init__(self) -> None:
-        self._versions: dict[str, str] = {}
+        self._loading_now: dict[str, list[str]] = {}
         self._ready: dict[tuple[str, str | None], float] = {}
+        self._copies: dict[tuple[str, str | None], int] = {}
+        """Copies in the server: 2 while the old one of a reload is still there; guessed before its start was seen."""
+        self._saw_start = False
         self._failed: dict[str, float] = {}
-        self._rules: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], float], Event | None]], ...] = (
+        self._rules: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], float], list[Event]]], ...] = (
             (_LOADING, self._loading),
             (_LOADED, self._loaded),
             (_UNLOADED, self._unloaded),
@@ -180,81 +183,98 @@ class ServerEvents:
             (_POLL, _poll_failed),
             (_DROPPED, _dropped),
             (_STUB, _stub_died),
-            (_STARTED, _started),
+            (_STARTED, self._started),
             (_DRAINING, _draining),
             (_SIGNAL, _crashed),
         )
 
-    def feed(self, line: LogLine) -> Event | None:
-        """The event that a line tells, if it tells one; lines without a time tell none."""
+    def feed(self, line: LogLine) -> list[Event]:
+        """The events that a line tells, most often none; lines without a time tell none."""
         if line.wall is None:
-            return None
+            return []
         for pattern, make in self._rules:
             match = pattern.match(line.text)
             if match is not None:
                 return make(match, line.wall)
-        return None
+        return []
 
-    def _loading(self, match: re.Match[str], wall: float) -> Event:
+    def _loading(self, match: re.Match[str], wall: float) -> list[Event]:
         model, version = match["model"], match["version"]
-        self._versions[model] = version
-        return Event(wall, "note", f"{model} {version} is loading", ORIGIN, "model.loading", model, marks_chart=False)
+        named = self._loading_now.setdefault(model, [])
+        if version not in named:
+            named.append(version)
+        return [Event(wall, "note", f"{model} {version} is loading", ORIGIN, "model.loading", model, marks_chart=False)]
 
-    def _loaded(self, match: re.Match[str], wall: float) -> Event:
-        model, version = match["model"], match["version"] or self._versions.get(match["model"])
-        self._ready[(model, version)] = wall
-        return Event(wall, "ok", f"{_label(model, version)} is READY", ORIGIN, "model.ready", model)
+    def _loaded(self, match: re.Match[str], wall: float) -> list[Event]:
+        model = match["model"]
+        named = self._loading_now.pop(model, [])
+        versions: list[str | None] = [match["version"]] if match["version"] else [*named] or [None]
+        for version in versions:
+            self._ready[model, version] = wall
+            before = self._copies.get((model, version), 0 if self._saw_start else 1)
+            self._copies[model, version] = min(2, before + 1)
+        return [Event(wall, "ok", f"{_label(model, v)} is READY", ORIGIN, "model.ready", model) for v in versions]
 
-    def _unloaded(self, match: re.Match[str], wall: float) -> Event:
-        model, label = match["model"], _label(match["model"], match["version"])
-        if wall - self._ready.get((model, match["version"]), float("-inf")) < OLD_COPY:
+    def _unloaded(self, match: re.Match[str], wall: float) -> list[Event]:
+        model, label, key = match["model"], _label(match["model"], match["version"]), (match["model"], match["version"])
+        copies = self._copies.get(key, 1)
+        just_loaded = copies > 1 and wall - self._ready.get(key, float("-inf")) < OLD_COPY
+        self._copies[key] = int(just_loaded)
+        # Two threads write these lines: the end of the old copy may stand before the "successfully loaded" of the new.
+        if just_loaded or match["version"] in self._loading_now.get(model, []):
             text = f"{label}: its old copy was unloaded"
-            return Event(wall, "note", text, ORIGIN, "model.old_copy", model, marks_chart=False)
-        return Event(wall, "note", f"{label} was unloaded", ORIGIN, "model.unloaded", model)
+            return [Event(wall, "note", text, ORIGIN, "model.old_copy", model, marks_chart=False)]
+        return [Event(wall, "note", f"{label} was unloaded", ORIGIN, "model.unloaded", model)]
 
-    def _version_failed(self, match: re.Match[str], wall: float) -> Event:
+    def _version_failed(self, match: re.Match[str], wall: float) -> list[Event]:
         self._failed[match["model"]] = wall
+        named = self._loading_now.get(match["model"], [])
+        if match["version"] in named:
+            named.remove(match["version"])
         return _failed(match["model"], match["version"], match["reason"], wall)
 
-    def _model_failed(self, match: re.Match[str], wall: float) -> Event | None:
+    def _model_failed(self, match: re.Match[str], wall: float) -> list[Event]:
         model = match["model"]
+        self._loading_now.pop(model, None)
         if wall - self._failed.get(model, -SAME_FAILURE) < SAME_FAILURE:
-            return None
+            return []
         self._failed[model] = wall
         return _failed(model, None, match["reason"] or "", wall)
+
+    def _started(self, match: re.Match[str], wall: float) -> list[Event]:
+        """A server that has just begun holds one copy of whatever it loaded."""
+        self._saw_start = True
+        self._copies = dict.fromkeys(self._copies, 1)
+        return [Event(wall, "ok", f"server answers on {match['where']}", ORIGIN, "server.start")]
 
 
 def _label(model: str, version: str | None) -> str:
     return f"{model} {version}" if version else model
 
 
-def _failed(model: str, version: str | None, reason: str, wall: float) -> Event:
+def _failed(model: str, version: str | None, reason: str, wall: float) -> list[Event]:
     detail = (one_line(reason, 500),) if reason.strip() else ()
-    return Event(wall, "fail", f"{_label(model, version)} failed to load", ORIGIN, "model.failed", model, detail)
+    return [Event(wall, "fail", f"{_label(model, version)} failed to load", ORIGIN, "model.failed", model, detail)]
 
 
-def _poll_failed(match: re.Match[str], wall: float) -> Event:
+def _poll_failed(match: re.Match[str], wall: float) -> list[Event]:
     text = f"{match['model']}: its configuration cannot be used"
-    return Event(wall, "fail", text, ORIGIN, "config.broken", match["model"], (one_line(match["reason"], 500),))
+    return [Event(wall, "fail", text, ORIGIN, "config.broken", match["model"], (one_line(match["reason"], 500),))]
 
 
-def _dropped(match: re.Match[str], wall: float) -> Event:
+def _dropped(match: re.Match[str], wall: float) -> list[Event]:
     text = f"{match['model']} was dropped by the server"
-    return Event(wall, "fail", text, ORIGIN, "model.dropped", match["model"], (one_line(match["reason"], 500),))
+    return [Event(wall, "fail", text, ORIGIN, "model.dropped", match["model"], (one_line(match["reason"], 500),))]
 
 
-def _stub_died(match: re.Match[str], wall: float) -> Event:
+def _stub_died(match: re.Match[str], wall: float) -> list[Event]:
     model = _INSTANCE.sub("", match["instance"])
-    return Event(wall, "fail", f"{model}: its Python process is dead", ORIGIN, "model.stub", model)
+    return [Event(wall, "fail", f"{model}: its Python process is dead", ORIGIN, "model.stub", model)]
 
 
-def _started(match: re.Match[str], wall: float) -> Event:
-    return Event(wall, "ok", f"server answers on {match['where']}", ORIGIN, "server.start")
+def _draining(match: re.Match[str], wall: float) -> list[Event]:
+    return [Event(wall, "note", "server was told to stop and drains", ORIGIN, "server.stop", marks_chart=False)]
 
 
-def _draining(match: re.Match[str], wall: float) -> Event:
-    return Event(wall, "note", "server was told to stop and drains", ORIGIN, "server.stop", marks_chart=False)
-
-
-def _crashed(match: re.Match[str], wall: float) -> Event:
-    return Event(wall, "fail", f"server crashed by signal {match['number']}", ORIGIN, "server.crash")
+def _crashed(match: re.Match[str], wall: float) -> list[Event]:
+    return [Event(wall, "fail", f"server crashed by signal {match['number']}", ORIGIN, "server.crash")]

@@ -161,8 +161,7 @@ class Past:
         target = self._awaited()
         reader, teller = triton_log.LineReader(), triton_log.ServerEvents()
         lines = podman_stream.recent_log(target.url, target.id, LOG_TAIL, int(self._since), LIMIT_S)
-        told = (teller.feed(line) for raw in lines for line in reader.read(raw))
-        return [event for event in told if event is not None]
+        return [event for raw in lines for line in reader.read(raw) for event in teller.feed(line)]
 
     def podman(self) -> list[Event]:
         """From Podman's own event log (journald or a file; gone after a reboot with the latter in /run)."""

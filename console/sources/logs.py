@@ -82,6 +82,6 @@ class LogStream:
     def _emit(self, raw: RawLine, emit: Callable[[Any], None]) -> None:
         for line in self._reader.read(raw):
             emit(line)
-            event = self._events.feed(line)
-            if event is not None and event.wall >= self._events_from:
-                emit(event)
+            for event in self._events.feed(line):
+                if event.wall >= self._events_from:
+                    emit(event)

@@ -147,3 +147,14 @@ def test_a_told_port_is_enough() -> None:
 )
 def test_images(name: str, server: bool) -> None:
     assert libpod.is_triton_image(name) is server
+
+
+def test_a_stopped_container_has_the_ports_that_it_will_have_again() -> None:
+    answer = {
+        "Id": "a",
+        "State": {"Status": "exited"},
+        "NetworkSettings": {"Ports": {}},
+        "HostConfig": {"PortBindings": {"8000/tcp": [{"HostIp": "127.0.0.1", "HostPort": "18000"}]}},
+    }
+    (port,) = libpod.container_state(msgspec.convert(answer, Inspect), "name").ports
+    assert (port.container_port, port.host_ip, port.host_port) == (8000, "127.0.0.1", 18000)

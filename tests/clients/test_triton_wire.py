@@ -302,3 +302,10 @@ def test_statistics_come_through_unchanged(models: list[tuple[str, list[int]]]) 
         assert plain == n[:19]
         assert model.batches == (BatchStat(n[19], n[20], 0, n[3], 0),)
         assert isinstance(model, ModelStats)
+
+
+def test_a_configuration_is_the_same_in_whatever_order_its_maps_come() -> None:
+    """Seen on 2.51.0: after a restart the parameters stand in another order."""
+    one = b'{"name":"a","parameters":{"x":{"string_value":"1"},"y":{"string_value":"2"}}}'
+    other = b'{"parameters":{"y":{"string_value":"2"},"x":{"string_value":"1"}},"name":"a"}'
+    assert decode_config(one, "a", "1") == decode_config(other, "a", "1")

@@ -444,3 +444,15 @@ def test_verdicts_stand_in_the_next_snapshot() -> None:
     snapshot = store.snapshot(1100.0, 100.0)
     assert snapshot.verdicts[0].id == "V32"
     assert [row.version for row in rows_named(snapshot.models, "rank")] == ["2", "1"]
+
+
+def test_a_reload_and_what_it_changed_are_one_event_at_the_time_of_the_reload() -> None:
+    store = Store()
+    store.add_event(Event(1000.0, "warn", "a 1 was reloaded", "not made by a gpuconsole", "reload", "a"))
+    store.add_event(Event(1002.0, "warn", "a delay 0 → 700 µs", "not made by a gpuconsole", "config", "a"))
+    store.add_event(Event(1003.0, "warn", "b delay 1 → 2 µs", "not made by a gpuconsole", "config", "b"))
+    events = store.snapshot(1.0, 1.0).events
+    assert [(event.wall, event.text) for event in events] == [
+        (1000.0, "a delay 0 → 700 µs"),
+        (1003.0, "b delay 1 → 2 µs"),
+    ]

@@ -25,7 +25,7 @@ from console.core.triton_log import (
 def told(*texts: str, step: float = 1.0) -> list[Event]:
     teller = ServerEvents()
     lines = (LogLine(1000.0 + step * n, "stderr", text, "I", "a.cc") for n, text in enumerate(texts))
-    return [event for line in lines if (event := teller.feed(line)) is not None]
+    return [event for line in lines for event in teller.feed(line)]
 
 
 @pytest.mark.parametrize(
