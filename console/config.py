@@ -164,7 +164,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"the settings file {path} cannot be read ({error.strerror}); check its rights") from None
     except UnicodeDecodeError:
         raise ConfigError(f"the settings file {path} is not UTF-8 text; save it as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number or a nesting beyond Python's limits is no TOMLDecodeError
         raise ConfigError(f"the settings file {path} is not valid TOML: {error}") from None
 
 

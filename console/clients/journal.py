@@ -53,7 +53,7 @@ def parse_entries(text: bytes) -> list[JournalEntry]:
         try:
             raw = msgspec.json.decode(line, type=_Raw)
             entry = _entry(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
+        except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
             continue
         if entry is not None:
             found.append(entry)

@@ -133,13 +133,13 @@ def service_destinations(env: Mapping[str, str], root: Path = Path("/")) -> tupl
             continue
         except OSError as error:
             broken.append(SocketTry(str(file), "containers.conf", f"could not be read: {error.strerror}"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             broken.append(SocketTry(str(file), "containers.conf", f"is broken: {one_line(str(error), 200)}"))
     return list(dict.fromkeys(uris)), broken
 
 
 def _uris(file: Path) -> list[str]:
-    """Raises ValueError for what is no TOML, no JSON or no UTF-8."""
+    """Raises ValueError for what is no TOML, no JSON or no UTF-8, RecursionError for what is nested too deep."""
     text = file.read_text(encoding="utf-8")
     if file.suffix == ".json":
         data = json.loads(text)
@@ -261,7 +261,7 @@ class Podman:
             raise SourceError("protocol", f"Podman answered {answer.status_code}: {_message(answer.content)}")
         try:
             return msgspec.json.decode(answer.content, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SourceError("protocol", f"Podman's answer to {path} is not understood: {error}") from error
 
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
@@ -300,7 +300,7 @@ def _path(url: str) -> str:
 def _message(body: bytes) -> str:
     try:
         return one_line(str(msgspec.json.decode(body, type=dict[str, Any]).get("message", "")), 500)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return one_line(body[:500].decode("utf-8", "replace"), 500)
 
 

@@ -130,5 +130,5 @@ def decode_event(line: bytes) -> libpod.PodmanEvent | None:
     """One line of the event stream; None when it is empty or not understood."""
     try:
         return msgspec.json.decode(line, type=libpod.PodmanEvent) if line.strip() else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None

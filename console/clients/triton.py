@@ -330,7 +330,7 @@ def error_text(answer: Answer, limit: int = 600) -> str:
     """Triton's own words, `{"error": "..."}`, else the beginning of what came."""
     try:
         text = msgspec.json.decode(answer.body, type=_ErrorBody).error
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = decode(answer.body[:limit])
     return one_line(text, limit)
 

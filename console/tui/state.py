@@ -45,7 +45,7 @@ class State:
     def _read(self) -> dict[str, str]:
         try:
             found = json.loads((self.folder / FILE).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return {str(k): v for k, v in found.items() if isinstance(v, str)} if isinstance(found, Mapping) else {}
 

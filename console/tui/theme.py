@@ -117,7 +117,7 @@ def read(path: Path) -> ConsoleTheme:
     """One theme file; ThemeError says what is wrong with it."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ThemeError(f"theme file {path} cannot be read: {error}") from error
     return parse(data, str(path))
 
