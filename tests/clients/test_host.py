@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,47 @@ def test_who_listens_on_ipv6(tmp_path: Path) -> None:
     assert host.listener(8001, tmp_path) is None, "connected, not listening"
     assert host.listener(8002, tmp_path) is None, "a line cut short"
     assert host._listening(8000, tmp_path) == {"socket:[77]"}
+
+
+@pytest.mark.parametrize("name", ["loop0", "ram0", "zram0", "sr0", "fd0", "dm-0", "md0"])
+def test_what_is_no_disk(tmp_path: Path, name: str) -> None:
+    put(tmp_path, **{"proc/diskstats": f"1 0 {name} 1 2 3 4 5 6 7 8\n", f"sys/block/{name}/size": "1"})
+    assert host.disk_bytes(tmp_path) == {}
+
+
+@pytest.mark.parametrize("name", ["lo", "veth1", "cni0", "podman1", "docker0", "virbr0", "br-1", "ifb0", "dummy0"])
+def test_what_is_no_network(tmp_path: Path, name: str) -> None:
+    put(
+        tmp_path,
+        **{"proc/net/dev": f"a\nb\n{name}: 10 1 0 0 0 0 0 0 20 1\nsit0: 1 1 0 0 0 0 0 0 2\ntunl0: 1 1 0 0 0 0 0 0 2\n"},
+    )
+    assert host.net_bytes(tmp_path) == {}
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="reads this machine's /proc")
+def test_this_machine_is_read_by_default() -> None:
+    here = Path("/")
+    assert host.memory().total == host.memory(here).total > 0
+    assert host.cpu_count() == host.cpu_count(here) > 0
+    assert 0 < host.cpu_times().total <= host.cpu_times(here).total
+    assert host.boot_time() == host.boot_time(here)
+    assert (host.os_name(), host.kernel_release(), host.hostname()) == (
+        host.os_name(here), host.kernel_release(here), host.hostname(here),
+    )  # fmt: skip
+    assert host.load1() >= 0
+    assert host.disk_bytes().keys() == host.disk_bytes(here).keys()
+    assert host.net_bytes().keys() == host.net_bytes(here).keys()
+    own = host.process(os.getpid())
+    assert own is not None
+    assert own.pid in {found.pid for found in host.all_processes()}
+    assert host.arguments(os.getpid()) == host.arguments(os.getpid(), here) != ()
+
+
+def test_who_listens_on_this_machine() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        assert host.listener(server.getsockname()[1]) == os.getpid()
 
 
 READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {

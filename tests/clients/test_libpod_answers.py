@@ -156,6 +156,27 @@ def test_times() -> None:
     assert PodmanEvent(time=9).wall == 9.0
 
 
+def test_what_an_answer_leaves_out() -> None:
+    empty = msgspec.convert({"Id": "x" * 64}, Listed)
+    assert (empty.name, empty.image, empty.state, empty.started_at, empty.pid, empty.is_infra) == (
+        "x" * 12,
+        "",
+        "",
+        0,
+        0,
+        False,
+    )
+    assert libpod.ListedPort() == libpod.ListedPort(0, 0, 1, "tcp", "")
+    assert libpod.Image("x").created == 0
+    assert libpod.OnceStats() == libpod.OnceStats(0, 0, 0, 0)
+    assert libpod.State() == libpod.State("", False, 0, 0, 0, "", "", "")
+    assert libpod.Config().tty is False
+    assert libpod.HostConfig() == libpod.HostConfig("", False, 0, "")
+    assert libpod.InspectMount().read_write is True
+    assert libpod.Ulimit() == libpod.Ulimit("", 0, 0)
+    assert PodmanEvent() == PodmanEvent("", "", libpod.Actor(""), 0, 0, "")
+
+
 # ------------------------------------------------------------------------------------------------------------- choice
 
 
@@ -201,6 +222,8 @@ def test_the_clients_image_is_no_server_even_by_its_name() -> None:
     assert chosen(listed("triton", Image="x/tritonserver:24.05-py3-sdk"))[0] is None
     assert chosen(listed("triton", Image="x/tritonserver:1-sdk", Command=["tritonserver"]))[1] == "name"
     assert libpod.is_sdk_image("reg:5000/a-sdk/b") is False
+    assert libpod.is_triton_image("reg:5000/tritonserver/base:1") is False
+    assert libpod.is_triton_image("reg:5000/x/my_triton_server@sha256:1") is True
 
 
 def port(inside: int, host: int, **more: Any) -> dict[str, Any]:

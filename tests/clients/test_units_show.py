@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,10 @@ from hypothesis import strategies as st
 
 from console.clients import units
 from console.core.model import UnitState
+from tests.clients.test_cgroup import put
+from tests.clients.test_units import bin_folder, tool
+
+__all__ = ["bin_folder"]
 
 SHOW = """LoadState=loaded
 ActiveState=failed
@@ -62,6 +68,48 @@ def test_what_is_not_told_is_unknown() -> None:
 )
 def test_times(text: str, seconds: float | None) -> None:
     assert units._stamp(text) == seconds
+
+
+def asked(bin_folder: Path, tmp_path: Path, name: str, answer: str = "") -> Callable[[], list[str]]:
+    tool(bin_folder, name, f"echo \"$@\" > {tmp_path}/args; printf '{answer}'")
+    return lambda: (tmp_path / "args").read_text().split()
+
+
+def test_what_systemctl_is_asked(bin_folder: Path, tmp_path: Path) -> None:
+    arguments = asked(bin_folder, tmp_path, "systemctl", "LoadState=loaded\\nActiveState=active\\n")
+    wanted = (
+        "--property=ActiveState,SubState,NRestarts,ExecMainStatus,ExecMainExitTimestamp,StateChangeTimestamp,LoadState"
+    )
+    state = units.unit_state("t.service")
+    assert state is not None
+    assert state.active == "active"
+    assert arguments() == ["show", "t.service", wanted]
+    units.unit_state("t.service", user=True)
+    assert arguments() == ["--user", "show", "t.service", wanted]
+
+
+def test_what_journalctl_is_asked(bin_folder: Path, tmp_path: Path) -> None:
+    arguments = asked(bin_folder, tmp_path, "journalctl", "one\\n\\nkey=hush\\nlast\\n")
+    assert units.last_lines("t.service", 3) == ("key=***", "last")
+    assert arguments() == ["-u", "t.service", "-n", "3", "-o", "cat", "--no-pager", "-q"]
+    assert units.last_lines("t.service", 9, user=True) == ("one", "key=***", "last")
+    assert arguments()[:3] == ["--user", "-u", "t.service"]
+
+
+@pytest.mark.parametrize("folder", ["etc/systemd/system", "run/systemd/generator", "usr/lib/systemd/system"])
+def test_units_in_each_folder(tmp_path: Path, folder: str) -> None:
+    put(
+        tmp_path,
+        **{
+            f"{folder}/a.service": "ExecStart=podman run x",
+            f"{folder}/b.service": "ExecStart=tritonserver",
+            f"{folder}/c.service": "ExecStart=podman run tritonserver",
+            f"{folder}/d.service": "ExecStart=podman run tritonserver",
+            f"{folder}/a.timer": "podman tritonserver",
+        },
+    )
+    assert units.triton_unit(tmp_path) == "c.service"
+    assert units.triton_unit(tmp_path / "nowhere") is None
 
 
 @given(st.text(max_size=200))
