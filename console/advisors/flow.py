@@ -148,12 +148,12 @@ def few_clients(look: Look, figures: Figures) -> Verdict | None:
         or not figures.request_ms
     ):
         return None
-    if figures.busy < entry.limit("busy") or figures.instances is None:
+    if figures.busy < entry.limit("busy") or not figures.instances:
         return None
-    if (
-        figures.in_flight > entry.limit("in_per_instance") * figures.instances
-        or figures.wait_ms > entry.limit("wait_share") * figures.request_ms
-    ):
+    each = figures.in_flight / figures.instances
+    if not entry.limit("least_per_instance") <= each <= entry.limit("in_per_instance"):
+        return None
+    if figures.wait_ms > entry.limit("wait_share") * figures.request_ms:
         return None
     return flow_verdict(look, figures, "V19", entry.say("title", **words(figures)), [entry.say("line")])
 

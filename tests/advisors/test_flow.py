@@ -159,7 +159,13 @@ FEW: dict[str, Any] = {"rate": 130, "batch": 1.1, "wait": 0.15, "compute": 14.25
 
 @pytest.mark.parametrize(
     ("change", "id_"),
-    [({}, "V19"), ({"busy": 0.49}, "V31"), ({"rate": 160}, "V31"), ({"wait": 1.7, "rate": 110}, "V31")],
+    [
+        ({}, "V19"),
+        ({"busy": 0.49}, "V31"),
+        ({"rate": 160}, "V31"),
+        ({"rate": 60, "busy": 0.53}, "V31"),
+        ({"wait": 1.7, "rate": 110}, "V31"),
+    ],
 )
 def test_too_few_in_flight(change: dict[str, Any], id_: str) -> None:
     assert judge({"instances": 2}, **{**FEW, **change}).id == id_
