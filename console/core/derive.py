@@ -7,7 +7,8 @@ metrics page keeps failure series of models long gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from console.core.model import (
@@ -38,8 +39,11 @@ class RowCache:
     def __init__(self) -> None:
         self._rows: dict[ModelKey, tuple[tuple[Any, ...], ModelRow]] = {}
 
-    def rows(self, snapshot: Snapshot) -> tuple[ModelRow, ...]:
-        """One row per model version, by name, READY versions first, then by version downwards."""
+    def rows(self, snapshot: Snapshot, at_load: Mapping[ModelKey, int] = MappingProxyType({})) -> tuple[ModelRow, ...]:
+        """One row per model version, by name, READY versions first, then by version downwards.
+
+        `at_load` holds the GPU memory that was seen to be taken when a version loaded.
+        """
         index = _index_entries(snapshot)
         flows = {flow.key: flow for flow in (snapshot.stats.value.flows if snapshot.stats.value else ())}
         metrics = {one.key: one for one in (snapshot.metrics.value.models if snapshot.metrics.value else ())}
@@ -54,6 +58,7 @@ class RowCache:
                 metrics.get(key),
                 configs.get((key.name, key.version)) or configs.get((key.name, "")),
                 disk.get(key.name),
+                at_load.get(key),
             )
             kept = self._rows.get(key)
             if kept is not None and all(a is b for a, b in zip(kept[0], inputs, strict=True)):
@@ -95,8 +100,10 @@ def _row(
     metrics: ModelMetrics | None,
     config: ModelConfig | None,
     disk: DiskModel | None,
+    at_load: int | None,
 ) -> ModelRow:
     instances = config.instances if config else None
+    told = flow.stats.memory_bytes if flow else None
     busy, clamped = _busy(flow, instances)
     state = entry.state if entry else ("READY" if flow is not None or metrics is not None else None)
     present = (("index", entry), ("statistics", flow), ("metrics", metrics), ("config", config), ("disk", disk))
@@ -116,8 +123,8 @@ def _row(
         instances=instances,
         busy=busy,
         busy_clamped=clamped,
-        memory=flow.stats.memory_bytes if flow else None,
-        memory_origin="back end" if flow and flow.stats.memory_bytes else None,
+        memory=told or at_load or told,
+        memory_origin="back end" if told else "seen at load" if at_load else None,
         live_only=bool(disk and disk.differences and state == "READY"),
         newer_on_disk=_newer(key, state, config, disk),
         failed_load=bool(entry and entry.state == "UNAVAILABLE" and entry.reason and entry.reason != UNLOADED),

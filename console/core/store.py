@@ -11,6 +11,7 @@ import msgspec
 from console.core import derive
 from console.core.changes import changes
 from console.core.history import History
+from console.core.load_memory import LoadMemory
 from console.core.model import (
     PART_FIELDS,
     Event,
@@ -46,6 +47,7 @@ class Store:
         self._snapshot = Snapshot()
         self._fields: dict[str, Any] = {}
         self._rows = derive.RowCache()
+        self._load_memory = LoadMemory()
         self._events: list[Event] = []
         self._events_changed = False
 
@@ -92,7 +94,8 @@ class Store:
         new = msgspec.structs.replace(old, seq=old.seq + 1, wall=wall, mono=mono, **self._fields)
         self._fields = {}
         if touched:
-            rows = self._rows.rows(new)
+            rows = self._rows.rows(new, self._load_memory.seen)
+            self._load_memory.learn(new, rows)
             if rows != old.models:
                 new = msgspec.structs.replace(new, models=rows)
             if "stats" in touched:
