@@ -47,7 +47,7 @@ ensure_venv() {
         "$python" -m venv --clear "$VENV" || return 69
     fi
     say "installing gpuconsole and what it needs into $VENV (about a minute the first time)"
-    if ! "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -e "$ROOT$extras" >&2; then
+    if ! "$VENV/bin/python" -m pip install -qq --disable-pip-version-check -e "$ROOT$extras" >&2; then
         say "the installation failed: is a Python package index reachable from here (see pip's message above)?"
         return 69
     fi
