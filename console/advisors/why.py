@@ -173,20 +173,25 @@ def fold(verdicts: Sequence[Verdict], folds: Sequence[Fold], rows: Sequence[Mode
     causes: dict[int, int] = {}
     steps = {row.name: {step.model for step in row.config.steps} for row in rows if row.config and row.config.steps}
     for at, one in enumerate(verdicts):
-        cause = next((c for c, other in enumerate(verdicts) if c != at and _is_cause(other, one, folds, steps)), None)
-        if cause is not None:
-            causes[at] = cause
+        for c, other in enumerate(verdicts):
+            # One that stands under this one already cannot be its cause too: a circle would hide them all.
+            if c != at and _is_cause(other, one, folds, steps) and _top(causes, c) != at:
+                causes[at] = c
+                break
     under: dict[int, list[str]] = {}
     for at in causes:
-        top = at
-        while top in causes and causes[top] != at:
-            top = causes[top]
-        under.setdefault(top, []).append(verdicts[at].title)
+        under.setdefault(_top(causes, at), []).append(verdicts[at].title)
     return [
         msgspec.structs.replace(one, consequences=(*one.consequences, *under[at])) if at in under else one
         for at, one in enumerate(verdicts)
         if at not in causes
     ]
+
+
+def _top(causes: Mapping[int, int], at: int) -> int:
+    while at in causes:
+        at = causes[at]
+    return at
 
 
 def _is_cause(cause: Verdict, one: Verdict, folds: Sequence[Fold], steps: Mapping[str, set[str]]) -> bool:
