@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 OWN_TESTS = "tests/{}/test_{}*.py"
 """Package and module: `console.core.text` is held by tests/core/test_text*.py."""
 
-_RULES = ("tests/advisors/test_flow.py", "tests/advisors/test_figures.py")
-
 PER_MODULE: Mapping[str, Mapping[str, Sequence[str]]] = {
     "parsers": {
         "console.core.kernel_faults": (),
@@ -41,13 +39,17 @@ PER_MODULE: Mapping[str, Mapping[str, Sequence[str]]] = {
     "rules": {
         "console.advisors.blind": (),
         "console.advisors.config": (),
-        "console.advisors.figures": _RULES,
+        "console.advisors.figures": ("tests/advisors/test_flow.py",),
         "console.advisors.flow": (),
         "console.advisors.gpu": (),
-        "console.advisors.memory": ("tests/advisors/test_config.py", "tests/advisors/test_server.py", *_RULES),
+        "console.advisors.memory": (),
         "console.advisors.rule": ("tests/advisors/test_why.py", "tests/advisors/test_server.py"),
         "console.advisors.server": (),
-        "console.advisors.table": ("tests/advisors/test_conformance.py", "tests/advisors/test_why.py"),
+        "console.advisors.table": (
+            "tests/advisors/test_conformance.py",
+            "tests/advisors/test_why.py",
+            "tests/advisors/test_rule.py",
+        ),
         "console.advisors.why": (),
     },
 }
