@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ from console.clients.host import boot_time
 from console.clients.triton import TritonAddress
 from console.clients.triton_ask import ask
 from console.config import Settings
-from console.core.model import ContainerState, PodmanState, SourceError
+from console.core.model import ContainerState, PodmanState, SourceError, TritonStats
 from console.core.poller import Source, Stream
-from console.core.session import Answer, Session
+from console.core.session import Session
 from console.core.triton_command import ServerPorts, http_ports
 from console.sources.container import ContainerSettings, ContainerSource
 from console.sources.events import Outbox, Past, PodmanEvents
@@ -33,8 +33,10 @@ FIRST_LOOK = 1.0
 class Kept:
     """Wraps a source and keeps its newest good value for others to look at (any thread)."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, changed: Callable[[Any, Any], None] = lambda old, new: None) -> None:
+        """`changed` is told the value before and the new one where they are not the same object."""
         self._source = source
+        self._changed = changed
         self.name = source.name
         self.value: Any = None
         self.tried = threading.Event()
@@ -56,10 +58,13 @@ class Kept:
     def read(self) -> Any:
         """Read the source inside and keep the value."""
         try:
-            self.value = self._source.read()
+            value = self._source.read()
         finally:
             self.tried.set()
-        return self.value
+        old, self.value = self.value, value
+        if old is not value and old is not None:
+            self._changed(old, value)
+        return value
 
     def close(self) -> None:
         """Close the source inside."""
@@ -140,8 +145,9 @@ def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simul
     container = Kept(finder)
     locator = Locator(settings, container)
     interval = settings.triton.interval
-    stats = Kept(StatsSource(locator.address, interval))
-    configs = Kept(ConfigSource(locator.address, lambda: stats.value))
+    # counters that began anew mean a reload, and a reload may mean a new configuration: both are asked for at once
+    stats = Kept(StatsSource(locator.address, interval), lambda old, new: _after_resets(old, new, box))
+    configs = Kept(ConfigSource(locator.address, lambda: stats.value), lambda old, new: box.read_now("repository"))
     told_by_the_way = Outbox()
     gpu = GpuSource(api=nvml, root=str(root), pcie_counters=settings.gpu.pcie_counters)
     gpu.interval = settings.gpu.interval
@@ -164,12 +170,20 @@ def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simul
         PodmanEvents(finder.target, finder.url, lambda: box.read_now("container")),
     ]
 
-    def ask_once(model: str, version: str | None) -> Answer:
-        told = ask(locator.address(), model, version)
-        return Answer(model, version, bool(told.ok), told.wall, told.ms, told.summary)
-
-    box = Session(sources, streams, simulated=simulated, backfill=past.readers(), ask=ask_once)
+    box = Session(
+        sources,
+        streams,
+        simulated=simulated,
+        backfill=past.readers(),
+        ask=lambda model, version: ask(locator.address(), model, version),
+    )
     return box
+
+
+def _after_resets(old: TritonStats, new: TritonStats, box: Session) -> None:
+    before = {flow.key: flow.resets for flow in old.flows}
+    if any(before.get(flow.key) != flow.resets for flow in new.flows):
+        box.read_now("triton.config")
 
 
 def _kernel_log(outbox: Outbox, root: Path, simulated: str | None) -> KernelLogSource:

@@ -18,7 +18,7 @@ from console.tui.run import run
 if TYPE_CHECKING:
     from console.config import Settings
     from console.core.history import History
-    from console.core.model import Snapshot, Verdict
+    from console.core.model import Asked, Snapshot, Verdict
 
 
 def no_terminal(environ: Mapping[str, str] = os.environ) -> str | None:
@@ -32,13 +32,13 @@ class LateJudge:
     def __init__(self) -> None:
         self._why: Any = None
 
-    def evaluate(self, snapshot: Snapshot, history: History) -> tuple[Verdict, ...]:
+    def evaluate(self, snapshot: Snapshot, history: History, asked: Mapping[str, Asked]) -> tuple[Verdict, ...]:
         """See advisors.why.Why."""
         if self._why is None:
             from console import compose
 
             self._why = compose.judge()
-        verdicts: tuple[Verdict, ...] = self._why.evaluate(snapshot, history)
+        verdicts: tuple[Verdict, ...] = self._why.evaluate(snapshot, history, asked)
         return verdicts
 
 

@@ -20,6 +20,7 @@ from console.advisors.table import Entry, Table
 from console.core import units
 from console.core.history import History
 from console.core.model import (
+    Asked,
     ContainerState,
     Event,
     ModelFlow,
@@ -32,7 +33,6 @@ from console.core.model import (
     Verdict,
     Window,
 )
-from console.core.session import Answer
 from console.core.text import one_line
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Look:
     history: History
     memory: Memory
     table: Table
-    asked: Mapping[str, Answer] = field(default_factory=dict)
+    asked: Mapping[str, Asked] = field(default_factory=dict)
     """Newest answer by model name."""
 
     @property

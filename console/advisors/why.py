@@ -15,11 +15,10 @@ from console.advisors.memory import Memory
 from console.advisors.rule import Look, Rule, rules_of, verdict
 from console.advisors.table import SIGN_ORDER, Fold, table
 from console.core.history import History
-from console.core.model import ModelRow, Snapshot, Verdict
+from console.core.model import Asked, ModelRow, Snapshot, Verdict
 from console.core.registry import Found, discover
-from console.core.session import Answer
 
-NO_ANSWERS: Mapping[str, Answer] = {}
+NO_ANSWERS: Mapping[str, Asked] = {}
 Key = tuple[str, str | None, str]
 """Id, model, and what tells it from others of that id."""
 
@@ -59,7 +58,7 @@ class Why:
         return rules_of(self._found.modules)
 
     def evaluate(
-        self, snapshot: Snapshot, history: History, asked: Mapping[str, Answer] = NO_ANSWERS
+        self, snapshot: Snapshot, history: History, asked: Mapping[str, Asked] = NO_ANSWERS
     ) -> tuple[Verdict, ...]:
         """Verdicts now, in the order of the screen: problems by sign and age, notes, then what cannot be told.
 

@@ -56,9 +56,9 @@ def ask(address: TritonAddress, name: str, version: str | None = None, patience:
         config = decode_config(expect_ok(http.get(f"{model_path(name, version)}/config"), "configuration"), name, "")
         body, headers, sent = _request(config)
     except SourceError as error:
-        return Asked(name, version, wall, None, error.message)
+        return Asked(name, version, None, wall, None, error.message)
     except _NotAskedError as reason:
-        return Asked(name, version, wall, None, str(reason))
+        return Asked(name, version, None, wall, None, str(reason))
     return _send(http, name, version, wall, body, headers, sent)
 
 
@@ -69,14 +69,14 @@ def _send(
     try:
         answer = http.once("POST", f"{model_path(name, version)}/infer", body, headers)
     except SourceError as error:
-        return Asked(name, version, wall, False, error.message, sent)
+        return Asked(name, version, False, wall, None, error.message, sent)
     finally:
         http.close()
     ms = answer.seconds * 1e3
     if answer.status != 200:
-        return Asked(name, version, wall, False, f"{answer.status}: {error_text(answer)}", sent, answer.status, ms)
+        return Asked(name, version, False, wall, ms, f"{answer.status}: {error_text(answer)}", sent, answer.status)
     ok, summary = summarise(answer)
-    return Asked(name, version, wall, ok, summary, sent, answer.status, ms)
+    return Asked(name, version, ok, wall, ms, summary, sent, answer.status)
 
 
 def _request(config: ModelConfig) -> tuple[bytes, Mapping[str, str], str]:

@@ -512,18 +512,20 @@ class TritonConfigs(Struct, frozen=True):
 class Asked(Struct, frozen=True):
     """One request that the console made of a model, and what came of it."""
 
-    name: str
+    model: str
     version: str | None
-    wall: float
+    """None = the server chose."""
     ok: bool | None
     """True: 200 and each output has its data. False: an error, no answer, or an output without data. None: not sent."""
-    summary: str
-    """The first values of each output, or the error in Triton's words, or why nothing was sent."""
+    wall: float
+    millis: float | None
+    """From the request to the end of its answer, connection included."""
+    text: str
+    """The first values of each output, or the error in Triton's words, or why nothing was sent; literal text."""
     sent: str = ""
     """Such as `FEATURES FP32 [1, 4] zeros`."""
     status: int | None = None
-    ms: float | None = None
-    """From the request to the end of its answer, connection included."""
+    """Of HTTP."""
 
 
 class DiskVersion(Struct, frozen=True):

@@ -7,24 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct
-
-from console.core.model import Event, Reading, SourceError
+from console.core.model import Asked, Event, Reading, SourceError
 from console.core.poller import Follower, Poller, Source, Stream
 
 Emit = Callable[[Any], None]
-
-
-class Answer(Struct, frozen=True):
-    """What came of asking a model once."""
-
-    model: str
-    version: str | None
-    ok: bool
-    wall: float
-    millis: float | None
-    text: str
-    """The answer in short (tensor names, shapes, first values), or why there is none; literal text."""
 
 
 class Session:
@@ -40,7 +26,7 @@ class Session:
         *,
         simulated: str | None = None,
         backfill: Sequence[Callable[[], Sequence[Event]]] = (),
-        ask: Callable[[str, str | None], Answer] | None = None,
+        ask: Callable[[str, str | None], Asked] | None = None,
         close: Callable[[], None] | None = None,
     ) -> None:
         self.sources = tuple(sources)
@@ -108,9 +94,9 @@ class Later(Session):
             if not self._stopped:
                 made.start(publish, emit)
 
-    def _ask(self, model: str, version: str | None) -> Answer:
+    def _ask(self, model: str, version: str | None) -> Asked:
         if self._made is None or self._made.ask is None:
-            return Answer(model, version, False, time.time(), None, "nothing is read yet: try again in a second")
+            return Asked(model, version, None, time.time(), None, "nothing is read yet: try again in a second")
         return self._made.ask(model, version)
 
     def read_now(self, part: str) -> None:

@@ -378,10 +378,10 @@ class _Held(msgspec.Struct):
 
 
 class ConfigSource(_HttpSource):
-    """Served configurations: at once for what appears or began anew, all others in turn every 30 s."""
+    """Served configurations: at once for what appears or began anew, all others in turn every 10 s."""
 
     name = "triton.config"
-    REFRESH = 30.0
+    REFRESH = 10.0
     """Seconds."""
     MOST = 60
     """Fetched in one read; a box with 1 000 models is known after some reads, not after a burst."""

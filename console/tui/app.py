@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from textual.app import SystemCommand
@@ -13,8 +13,8 @@ from textual.screen import Screen
 
 import console.tui.jumps  # noqa: F401  (registers its commands)
 from console.core.history import History
-from console.core.model import PART_FIELDS, Event, LogLine, ModelKey, Reading, Snapshot, Verdict
-from console.core.session import Answer, Session
+from console.core.model import PART_FIELDS, Asked, Event, LogLine, ModelKey, Reading, Snapshot, Verdict
+from console.core.session import Session
 from console.core.store import Store, rows_named
 from console.core.text import one_line
 from console.tui import commands
@@ -40,7 +40,7 @@ FIRST_SHOW_AFTER = 0.1
 class Judge(Protocol):
     """Who says why: `advisors.why.Why`."""
 
-    def evaluate(self, snapshot: Snapshot, history: History) -> tuple[Verdict, ...]:
+    def evaluate(self, snapshot: Snapshot, history: History, asked: Mapping[str, Asked]) -> tuple[Verdict, ...]:
         """All verdicts now, in the order of the screen."""
 
 
@@ -78,7 +78,7 @@ class ConsoleApp(CarefulApp):
         self.themes = themes
         self.store = Store()
         self.log_lines = LogBuffer()
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, Asked] = {}
         """The newest answer of each model asked in this session, by name."""
         self.asking: str | None = None
         """Name of the model that is being asked now."""
@@ -216,7 +216,7 @@ class ConsoleApp(CarefulApp):
         if self.judge is None or mono - self._judged < JUDGE_EVERY:
             return snapshot
         self._judged = mono
-        verdicts = self.judge.evaluate(snapshot, self.store.history)
+        verdicts = self.judge.evaluate(snapshot, self.store.history, self.answers)
         if verdicts == snapshot.verdicts:
             return snapshot
         self.store.set_verdicts(verdicts)

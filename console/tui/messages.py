@@ -8,8 +8,7 @@ from typing import Any
 
 from textual.message import Message
 
-from console.core.model import LogLine, Reading
-from console.core.session import Answer
+from console.core.model import Asked, LogLine, Reading
 
 MAX_WAITING = 5000
 """Log lines and events that may wait for the UI thread; beyond this the oldest are dropped and counted."""
@@ -37,7 +36,7 @@ class ItemsWaiting(Message, bubble=False):
 class AskEnded(Message, bubble=False):
     """A model was asked once."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Asked) -> None:
         super().__init__()
         self.answer = answer
 

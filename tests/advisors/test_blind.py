@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.core.model import (
+    Asked,
     CustomFamily,
     Failure,
     GpuBox,
@@ -19,7 +20,6 @@ from console.core.model import (
     TritonMetrics,
     Verdict,
 )
-from console.core.session import Answer
 from tests.advisors.cases import MONO, NOW, config, good, ids, once, row, snapshot, window
 
 IDLE = window(rate=0, batch=None, wait=None, compute=None, busy=0, sizes={})
@@ -121,7 +121,7 @@ def test_without_traffic_no_percentile_is_missed() -> None:
     ("millis", "ok", "told"), [(36.0, True, True), (34.0, True, False), (None, True, False), (99.0, False, False)]
 )
 def test_a_client_that_saw_more(millis: float | None, ok: bool, told: bool) -> None:
-    answer = Answer("m", None, ok, NOW - 3, millis, "x")
+    answer = Asked("m", None, ok, NOW - 3, millis, "x")
     assert ("V36" in ids(once(snapshot(BUSY), asked={"m": answer}))) == told
 
 

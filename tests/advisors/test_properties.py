@@ -14,6 +14,7 @@ from console.advisors.table import SIGN_ORDER, table
 from console.advisors.why import Why
 from console.core.history import History
 from console.core.model import (
+    Asked,
     BatchStat,
     BatchWindow,
     ConfigDifference,
@@ -51,7 +52,6 @@ from console.core.model import (
     TritonStats,
     Window,
 )
-from console.core.session import Answer
 from console.core.store import Store
 from tests.advisors.cases import MONO, NOW
 from tests.fakes.boxes import ALL_BOXES
@@ -295,14 +295,14 @@ def boxes(draw: st.DrawFn) -> Snapshot:
 
 answers = st.dictionaries(
     st.sampled_from(["m", "n"]),
-    st.builds(Answer, names, maybe() | st.just("1"), st.booleans(), st.just(NOW), ms, texts),
+    st.builds(Asked, names, maybe() | st.just("1"), st.booleans(), st.just(NOW), ms, texts),
 )
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @QUICK
 @given(st.lists(boxes(), min_size=1, max_size=3), answers)
-def test_no_box_makes_a_rule_fall_over(looks: list[Snapshot], asked: dict[str, Answer]) -> None:
+def test_no_box_makes_a_rule_fall_over(looks: list[Snapshot], asked: dict[str, Asked]) -> None:
     history = History()
     for second in range(31):
         history.record(MONO - second, {"gpu.0.throttle.heat_software": float(second), "gpu.0.util_pct": 10.0})

@@ -14,6 +14,7 @@ from console.advisors.table import table
 from console.advisors.why import Why
 from console.core.history import History
 from console.core.model import (
+    Asked,
     ContainerState,
     DiskModel,
     Event,
@@ -29,7 +30,6 @@ from console.core.model import (
     TritonServer,
     Verdict,
 )
-from console.core.session import Answer
 from tests.advisors.cases import MONO, NOW, config, good, ids, later, once, row, snapshot, window
 
 REFUSED = Failure("unavailable", "connection refused on 127.0.0.1:8000")
@@ -365,7 +365,7 @@ def test_nothing_waits_nothing_hangs() -> None:
 
 
 def test_a_failed_question() -> None:
-    answer = Answer("m", None, False, NOW - 9, 12.0, "500: bad [/x]")
+    answer = Asked("m", None, False, NOW - 9, 12.0, "500: bad [/x]")
     box = snapshot(row(window(rate=40, compute=15), config()))
     found = told(box, "V16", asked={"m": answer})
     assert found

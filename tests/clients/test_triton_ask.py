@@ -54,10 +54,10 @@ def test_a_batched_model_gets_a_batch_of_one() -> None:
     assert rest == bytes(16)
     assert asked.ok
     assert asked.status == 200
-    assert asked.ms is not None
-    assert asked.summary == "y FP32 [1, 2] 0.5, 2"
+    assert asked.millis is not None
+    assert asked.text == "y FP32 [1, 2] 0.5, 2"
     assert asked.sent == "x FP32 [1, 4] zeros"
-    assert (asked.name, asked.version) == ("m", "2")
+    assert (asked.model, asked.version) == ("m", "2")
 
 
 def test_a_model_without_batching_gets_its_plain_shape_and_one_for_what_varies() -> None:
@@ -104,32 +104,32 @@ def test_a_model_whose_inputs_are_all_optional_gets_the_first() -> None:
 def test_why_nothing_is_sent(config: dict[str, Any], why: str) -> None:
     asked, server = run(config)
     assert asked.ok is None
-    assert asked.ms is None
-    assert why in asked.summary
+    assert asked.millis is None
+    assert why in asked.text
     assert not [r for r in server.requests if r.path.endswith("/infer")]
 
 
 def test_errors_are_in_tritons_words() -> None:
     asked, _ = run({"input": [FLOATS]}, answer({"error": "bad [/x]"}, 500))
-    assert (asked.ok, asked.status, asked.summary) == (False, 500, "500: bad [/x]")
+    assert (asked.ok, asked.status, asked.text) == (False, 500, "500: bad [/x]")
 
 
 def test_no_answer_and_no_server() -> None:
     asked, server = run({"input": [FLOATS]}, None)
     assert asked.ok is False
     assert asked.status is None
-    assert "without an answer" in asked.summary
+    assert "without an answer" in asked.text
     assert len([r for r in server.requests if r.path.endswith("/infer")]) == 1
     asked = ask(TritonAddress(http_port=free_port()), "m")
     assert asked.ok is None
-    assert "refuses" in asked.summary
+    assert "refuses" in asked.text
 
 
 def test_a_model_that_is_not_loaded() -> None:
     with scripted(lambda _: answer({"error": "Request for unknown model"}, 404)) as server:
         asked = ask(TritonAddress(http_port=server.port), "m")
     assert asked.ok is None
-    assert "404: Request for unknown model" in asked.summary
+    assert "404: Request for unknown model" in asked.text
 
 
 def parsed(raw: bytes, **headers: str) -> tuple[bool, str]:

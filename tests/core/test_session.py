@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from console.core.model import Event, Reading, SourceError
-from console.core.session import Answer, Later, Session
+from console.core.model import Asked, Event, Reading, SourceError
+from console.core.session import Later, Session
 
 WAIT = 10.0
 """Seconds after which a test gives up; none waits that long when it passes."""
@@ -90,14 +90,14 @@ def test_a_session_made_later() -> None:
 
     def make() -> Session:
         made.wait(WAIT)
-        return Session((source,), ask=lambda model, version: Answer(model, version, True, 1.0, 2.0, "fine"))
+        return Session((source,), ask=lambda model, version: Asked(model, version, True, 1.0, 2.0, "fine"))
 
     session = Later(make, simulated="healthy")
     session.start(heard.publish, heard.emit)
     session.read_now("count")
     assert session.ask is not None
     early = session.ask("m", "1")
-    assert (early.ok, early.model, early.version, early.millis) == (False, "m", "1", None)
+    assert (early.ok, early.model, early.version, early.millis) == (None, "m", "1", None)
     assert "try again" in early.text
     made.set()
     assert heard.until(lambda: heard.values == [1])

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from console.core.model import PART_FIELDS, Event, LogLine, Reading, Snapshot
-from console.core.session import Answer, Emit, Session
+from console.core.model import PART_FIELDS, Asked, Event, LogLine, Reading, Snapshot
+from console.core.session import Emit, Session
 
 
 def readings_of(snapshot: Snapshot) -> Iterator[Reading[Any]]:
@@ -28,7 +28,7 @@ class FakeSession(Session):
         *,
         items: Iterable[Event | LogLine] = (),
         simulated: str | None = None,
-        ask: Callable[[str, str | None], Answer] | None = None,
+        ask: Callable[[str, str | None], Asked] | None = None,
     ) -> None:
         super().__init__((), simulated=simulated, ask=ask)
         self.first = snapshot

@@ -35,8 +35,8 @@ from console.clients.triton import TritonAddress
 from console.clients.triton_ask import ask
 from console.config import Podman, Settings, Triton
 from console.config import Repository as RepositorySettings
-from console.core.model import Event, Reading, Snapshot, Verdict
-from console.core.session import Answer, Session
+from console.core.model import Asked, Event, Reading, Snapshot, Verdict
+from console.core.session import Session
 from console.core.store import Store
 from tests.lab import paths, repository, triton
 
@@ -135,7 +135,7 @@ class Bench:
     def __init__(self) -> None:
         self.store = Store()
         self.why = Why()
-        self.asked: dict[str, Answer] = {}
+        self.asked: dict[str, Asked] = {}
         self.verdicts: tuple[Verdict, ...] = ()
         self.loads: list[subprocess.Popen[bytes]] = []
         self._arrivals: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -369,7 +369,7 @@ def kill_stub(model: str, how_many: int = 1) -> Callable[[Bench], None]:
 def ask_once(model: str) -> Callable[[Bench], None]:
     def act(bench: Bench) -> None:
         told = ask(TritonAddress(http_port=BASE_PORT, metrics_port=BASE_PORT + 2), model)
-        bench.asked[model] = Answer(model, None, bool(told.ok), told.wall, told.ms, told.summary)
+        bench.asked[model] = told
 
     return act
 

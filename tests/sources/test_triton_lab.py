@@ -148,10 +148,10 @@ def test_the_repository_agrees_with_what_is_served(lab: Lab) -> None:
 def test_asking_the_lab(lab: Lab) -> None:
     asked = ask(where(lab)(), "reco")
     assert asked.ok
-    assert asked.summary == "SCORE FP32 [1, 1] 0.375"
+    assert asked.text == "SCORE FP32 [1, 1] 0.375"
     refused = ask(where(lab)(), "rerank")
     assert refused.ok is None
-    assert "404" in refused.summary
+    assert "404" in refused.text
 
 
 def test_windows_equal_plain_arithmetic_and_the_load_tool(lab_alone: Lab) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 
 from console.core.history import History
-from console.core.model import Snapshot, Verdict
+from console.core.model import Asked, Snapshot, Verdict
 from console.tui.run import run
 from tests.fakes.boxes import drawn_box
 from tests.fakes.session import FakeSession
@@ -19,7 +20,7 @@ from tests.fakes.session import FakeSession
 class FailingJudge:
     """Fails when it is asked."""
 
-    def evaluate(self, snapshot: Snapshot, history: History) -> tuple[Verdict, ...]:
+    def evaluate(self, snapshot: Snapshot, history: History, asked: Mapping[str, Asked]) -> tuple[Verdict, ...]:
         secret = "token-in-a-local-variable"
         raise ValueError(f"a fault with {len(secret)} characters")
 

@@ -12,8 +12,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 import console.tui.app as app_module
-from console.core.model import Snapshot
-from console.core.session import Answer
+from console.core.model import Asked, Snapshot
 from console.tui.app import ConsoleApp
 from console.tui.state import State
 from console.tui.theme import folders, load
@@ -47,9 +46,9 @@ class BoxClock:
         return MONO + self._since()
 
 
-def answer(model: str, version: str | None) -> Answer:
+def answer(model: str, version: str | None) -> Asked:
     """What a model says when it is asked here."""
-    return Answer(model, version, ok=True, wall=NOW, millis=2.1, text="output FP32 [1,8]: 0.1 0.2 [/x]")
+    return Asked(model, version, ok=True, wall=NOW, millis=2.1, text="output FP32 [1,8]: 0.1 0.2 [/x]")
 
 
 def console_of(box: Box, folder: Path) -> ConsoleApp:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,7 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 
 from console.core.history import History
-from console.core.model import Event, LogLine, ModelKey, Snapshot, Verdict
-from console.core.session import Answer
+from console.core.model import Asked, Event, LogLine, ModelKey, Snapshot, Verdict
 from console.tui import commands
 from console.tui.app import ConsoleApp
 from console.tui.messages import MAX_LOG_LINES, Inbox, LogBuffer
@@ -111,7 +110,7 @@ async def test_verdicts_are_asked_for_and_counted(tmp_path: Path, monkeypatch: M
     box = drawn_box()
 
     class Judge:
-        def evaluate(self, snapshot: Snapshot, history: History) -> tuple[Verdict, ...]:
+        def evaluate(self, snapshot: Snapshot, history: History, asked: Mapping[str, Asked]) -> tuple[Verdict, ...]:
             return box.verdicts
 
     monkeypatch.setattr("console.tui.app.JUDGE_EVERY", 0.0)
@@ -343,9 +342,9 @@ async def test_ask_once_shows_answer_and_time(tmp_path: Path, monkeypatch: Monke
 async def test_ask_once_at_a_time_and_failures_are_told(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     go = threading.Event()
 
-    def ask(model: str, version: str | None) -> Answer:
+    def ask(model: str, version: str | None) -> Asked:
         go.wait(20)
-        return Answer(model, version, ok=False, wall=NOW, millis=None, text="500: no such [/x]")
+        return Asked(model, version, ok=False, wall=NOW, millis=None, text="500: no such [/x]")
 
     async with on_stage(drawn_box(), tmp_path, monkeypatch) as (app, pilot):
         app.session.ask = ask

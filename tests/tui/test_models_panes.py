@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec.structs import replace as changed
 
-from console.core.model import BatchWindow, ModelKey
-from console.core.session import Answer
+from console.core.model import Asked, BatchWindow, ModelKey
 from console.tui.panes import model_work
 from console.tui.panes.model_details import ModelDetails
 from console.tui.panes.models_list import ModelsList, Shown, chosen, matches, models, title
@@ -101,7 +100,7 @@ def test_a_thousand_models_are_grouped_and_their_lines_made_late() -> None:
     assert sum(callable(row.line) for row in rows) == 2000
 
 
-def _details(name: str = "ranking", **answers: Answer) -> str:
+def _details(name: str = "ranking", **answers: Asked) -> str:
     pane = ModelDetails()
     pane.chosen = ModelKey(name, "")
     pane.answers = answers
@@ -156,7 +155,7 @@ def test_an_ensemble_has_steps_and_no_split_of_its_own() -> None:
 
 
 def test_an_answer_stands_beside_its_time_as_it_came() -> None:
-    good = Answer("ranking", "2", ok=True, wall=NOW - 60, millis=2.13, text="output [/x]")
+    good = Asked("ranking", "2", ok=True, wall=NOW - 60, millis=2.13, text="output [/x]")
     text = _details(ranking=good)
     assert "asked 06:03:31 ●  2.13 ms version 2" in text
     assert "output [/x]" in text
@@ -164,7 +163,7 @@ def test_an_answer_stands_beside_its_time_as_it_came() -> None:
     assert "✗" in _details(ranking=bad)
 
 
-def replace_answer(answer: Answer) -> Answer:
+def replace_answer(answer: Asked) -> Asked:
     """The same, failed."""
     return changed(answer, ok=False, millis=None, text="500: bad input")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from console.core import units
-from console.core.model import ModelConfig, ModelKey, ModelRow, Snapshot
-from console.core.session import Answer
+from console.core.model import Asked, ModelConfig, ModelKey, ModelRow, Snapshot
 from console.core.text import one_line
 from console.tui.panes import model_work
 from console.tui.panes.base import Pane, View
@@ -35,7 +34,7 @@ class ModelDetails(Pane):
         super().__init__(id=id)
         self.chosen: ModelKey | None = None
         """The list's choice; unlike the app's it may be a version that lies on disk only."""
-        self.answers: Mapping[str, Answer] = {}
+        self.answers: Mapping[str, Asked] = {}
         """The newest answer of each model that was asked."""
         self.whole_difference = False
         self._grouping = Grouping()
@@ -83,7 +82,7 @@ def best_row(model: Model, wanted: ModelKey | None) -> ModelRow | None:
     return next(iter(served or model.rows), None)
 
 
-def details(model: Model, row: ModelRow | None, view: View, answer: Answer | None) -> list[Row]:
+def details(model: Model, row: ModelRow | None, view: View, answer: Asked | None) -> list[Row]:
     """All sections, a blank line between groups."""
     snapshot, width = view.snapshot, view.width
     groups: list[list[Row]] = [
@@ -195,7 +194,7 @@ def _policy(model: Model, width: int) -> list[Row]:
 # ------------------------------------------------------------------------------------------------------ proof, config
 
 
-def _proof(row: ModelRow | None, view: View, answer: Answer | None) -> list[Row]:
+def _proof(row: ModelRow | None, view: View, answer: Asked | None) -> list[Row]:
     """A counted success is no proof of a right answer; an answer that was asked for is shown as it came."""
     counted: Segment = ("no success counted yet", "dim")
     if row is None or row.flow is None:
