@@ -50,15 +50,18 @@ class RowCache:
         configs = _by_version(snapshot.configs.value.configs if snapshot.configs.value else ())
         disk = {one.name: one for one in (snapshot.repository.value.models if snapshot.repository.value else ())}
         seen: dict[ModelKey, tuple[tuple[Any, ...], ModelRow]] = {}
-        for key in _keys(index, flows, metrics):
-            entry = index.get(key)
+        keys = _keys(index, flows, metrics)
+        shared = _shared(keys)
+        for key in keys:
+            entry = index.get(ModelKey(key.name, key.version) if key.namespace else key)
             inputs = (
                 entry,
                 flows.get(key),
                 metrics.get(key),
                 configs.get((key.name, key.version)) or configs.get((key.name, "")),
-                disk.get(key.name),
+                None if key.name in shared else disk.get(key.name),
                 at_load.get(key),
+                key.name in shared,
             )
             kept = self._rows.get(key)
             if kept is not None and all(a is b for a, b in zip(kept[0], inputs, strict=True)):
@@ -88,9 +91,22 @@ def _keys(
     """Whoever is in the index or in statistics; metrics alone only with live series (failure zombies are no models)."""
     keys = dict.fromkeys([*index, *flows])
     if not flows:
-        keys.update(dict.fromkeys(key for key, one in metrics.items() if one.success_total is not None))
+        living = [key for key, one in metrics.items() if one.success_total is not None]
+        keys.update(dict.fromkeys(living))
+        for key in living:
+            if key.namespace:
+                # With --model-namespacing only the metrics page tells two models of one name apart.
+                keys.pop(ModelKey(key.name, key.version), None)
     named = {key.name for key in keys if key.version}
     return [key for key in keys if key.version or key.name not in named]
+
+
+def _shared(keys: Iterable[ModelKey]) -> frozenset[str]:
+    """Names that models of more than one namespace have."""
+    spaces: dict[str, set[str]] = {}
+    for key in (one for one in keys if one.namespace):
+        spaces.setdefault(key.name, set()).add(key.namespace)
+    return frozenset(name for name, found in spaces.items() if len(found) > 1)
 
 
 def _row(
@@ -101,14 +117,16 @@ def _row(
     config: ModelConfig | None,
     disk: DiskModel | None,
     at_load: int | None,
+    shared: bool,
 ) -> ModelRow:
+    """`shared`: models of other namespaces have this name too; then it is written as Triton's log does (`/repo::a`)."""
     instances = config.instances if config else None
     told = flow.stats.memory_bytes if flow else None
     busy, clamped = _busy(flow, instances)
     state = entry.state if entry else ("READY" if flow is not None or metrics is not None else None)
     present = (("index", entry), ("statistics", flow), ("metrics", metrics), ("config", config), ("disk", disk))
     return ModelRow(
-        name=key.name,
+        name=f"{key.namespace}::{key.name}" if shared and key.namespace else key.name,
         version=key.version or None,
         state=state,
         reason=entry.reason if entry else None,

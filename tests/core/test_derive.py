@@ -235,6 +235,8 @@ LOADING = (row("a", "LOADING"),)
 def test_words_of_a_server_that_answers() -> None:
     assert word((row("a", "READY"), row("b", "LOADING")), server=SERVER) == Serving("SERVING", 1, 2)
     assert word(server=SERVER) == Serving("UNKNOWN"), "the index was not read yet"
+    refused = Reading[Any]("triton.index", 1.0, error=Failure("permission", "403"))
+    assert word(server=SERVER, index=refused) == Serving("UNKNOWN"), "an index that may not be read is no empty one"
     assert word(LOADING, server=SERVER, index=INDEX) == Serving("DOWN", 0, 1, "no model is READY")
     assert word(server=SERVER, index=INDEX) == Serving("NOTHING LOADED", 0, 0)
     starting = Serving("STARTING", 0, 1, "50 s")
@@ -346,3 +348,17 @@ def test_traffic_is_never_negative_nor_more_than_all(told: list[tuple[str, str, 
 
 def test_the_limits() -> None:
     assert (derive.LONG_RUN_MS, derive.STARTING_LIMIT) == (6000.0, 120.0)
+
+
+def test_models_of_one_name_in_two_namespaces_are_two_rows() -> None:
+    """Seen on 2.51.0 with --model-namespacing: two equal lines in the index, no statistics, namespaces in metrics."""
+    index = TritonIndex((IndexEntry("a", "1", "READY"), IndexEntry("a", "1", "READY"), IndexEntry("b", "1", "READY")))
+    spaces = tuple(ModelMetrics(ModelKey("a", "1", space), success_total=0.0) for space in ("/m0", "/m1"))
+    metrics = TritonMetrics("url", models=(*spaces, ModelMetrics(ModelKey("b", "1", "/m0"), success_total=0.0)))
+    rows = rows_of(index=index, metrics=metrics)
+    assert [(r.name, r.version, r.state) for r in rows] == [
+        ("/m0::a", "1", "READY"),
+        ("/m1::a", "1", "READY"),
+        ("b", "1", "READY"),
+    ]
+    assert counted(rows) == (3, 3)

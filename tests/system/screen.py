@@ -44,7 +44,7 @@ class Screen:
         return time.monotonic() - began
 
     def quit(self) -> float:
-        """Press 1 and q (elsewhere q goes back); it must end with 0 and leave the terminal as it was. Returns seconds."""
+        """Press 1 and q (elsewhere q goes back); it must end with 0 and leave the terminal clean. Returns seconds."""
         self.press(b"5", "[5 Container]")
         self.press(b"1", "[2]")
         began = time.monotonic()
