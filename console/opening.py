@@ -27,18 +27,16 @@ def no_terminal(environ: Mapping[str, str] = os.environ) -> str | None:
 
 
 class LateJudge:
-    """Why, imported when it is first asked."""
+    """Why, which is loaded in the session's thread: it has nothing to say before something was read."""
 
     def __init__(self) -> None:
-        self._why: Any = None
+        self.why: Any = None
 
     def evaluate(self, snapshot: Snapshot, history: History, asked: Mapping[str, Asked]) -> tuple[Verdict, ...]:
         """See advisors.why.Why."""
-        if self._why is None:
-            from console import compose
-
-            self._why = compose.judge()
-        verdicts: tuple[Verdict, ...] = self._why.evaluate(snapshot, history, asked)
+        if self.why is None:
+            return ()
+        verdicts: tuple[Verdict, ...] = self.why.evaluate(snapshot, history, asked)
         return verdicts
 
 
@@ -53,10 +51,12 @@ def unknown_theme(name: str) -> str | None:
 def open_console(settings: Settings, *, demo: str | None = None, seed: int | None = None) -> int:
     """Open the console and stay until it ends; returns the exit code."""
     opened = contextlib.ExitStack()
+    judge = LateJudge()
 
     def make() -> Session:
         from console import compose
 
+        judge.why = compose.judge()
         return opened.enter_context(compose.session(settings, demo=demo, seed=seed))
 
     with opened:
@@ -67,5 +67,5 @@ def open_console(settings: Settings, *, demo: str | None = None, seed: int | Non
             utc=settings.ui.utc,
             read_only=settings.safety.read_only,
             mouse=settings.ui.mouse,
-            judge=LateJudge(),
+            judge=judge,
         )

@@ -213,7 +213,8 @@ class ConsoleApp(CarefulApp):
 
     def _judged_snapshot(self, wall: float, mono: float) -> Snapshot:
         snapshot = self.store.snapshot(wall, mono)
-        if self.judge is None or mono - self._judged < JUDGE_EVERY:
+        nothing_read = snapshot.seq == 0
+        if self.judge is None or nothing_read or mono - self._judged < JUDGE_EVERY:
             return snapshot
         self._judged = mono
         verdicts = self.judge.evaluate(snapshot, self.store.history, self.answers)
