@@ -148,6 +148,10 @@ class _Connection(http.client.HTTPConnection):
             self.sock.settimeout(self.left())
         super().send(data)
 
+    def _encode_request(self, request: str) -> bytes:
+        """The request line in UTF-8, as names of models are; http.client itself would refuse what is not ASCII."""
+        return request.encode()
+
     def response_class(self, sock: socket.socket, method: str) -> http.client.HTTPResponse:  # type: ignore[override]
         return http.client.HTTPResponse(_Peer(sock, self), method=method)  # type: ignore[arg-type]
 
@@ -354,6 +358,15 @@ def restricted_hint(text: str) -> str:
 
 
 def model_path(name: str, version: str | None = None) -> str:
-    """`/v2/models/X[/versions/V]`; names may hold any character."""
-    path = f"/v2/models/{quote(name, safe='')}"
-    return path if version is None else f"{path}/versions/{quote(version, safe='')}"
+    """`/v2/models/X[/versions/V]`.
+
+    Triton takes the path as it comes and decodes no %-escape (seen on 2.51.0: `[x]`, `p%41` and a Chinese name answer
+    200 as they are and 404 when escaped). So only what cannot stand in a request line is escaped; a model named with
+    that cannot be asked for over HTTP at all.
+    """
+    path = f"/v2/models/{_in_path(name)}"
+    return path if version is None else f"{path}/versions/{_in_path(version)}"
+
+
+def _in_path(name: str) -> str:
+    return "".join(quote(char, safe="") if char <= " " or char in "\x7f?#/" else char for char in name)

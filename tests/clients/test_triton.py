@@ -273,7 +273,9 @@ def test_addresses() -> None:
 
 def test_paths_of_models_with_odd_names() -> None:
     assert model_path("rank") == "/v2/models/rank"
-    assert model_path("a/b ü?", "2") == "/v2/models/a%2Fb%20%C3%BC%3F/versions/2"
+    assert model_path("a/b ü?", "2") == "/v2/models/a%2Fb%20ü%3F/versions/2"
+    for name in ("[x]", "p%41", "模型", "pl+us", "am&p", "a'b"):
+        assert model_path(name) == f"/v2/models/{name}", "Triton decodes no escapes"
 
 
 # ------------------------------------------------------------------------------------------------------------ statuses
