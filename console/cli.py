@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib import resources
+from pathlib import Path
 from typing import Any, NoReturn
 
 from console import __version__, faultlog
@@ -142,7 +142,7 @@ def _config(loaded: Loaded) -> int:
 
 
 def _example() -> int:
-    print(resources.files("console").joinpath("config_example.toml").read_text("utf-8"), end="")
+    print(Path(__file__).with_name("config_example.toml").read_text("utf-8"), end="")
     return 0
 
 

@@ -33,6 +33,8 @@ from console.tui.theme import DEFAULT, Look, Themes
 from console.tui.widgets.lines import LineView
 
 JUDGE_EVERY = 5.0
+WRITTEN_AFTER = 0.03
+"""Seconds after the first paint in which a thread of Textual's writes it; imports beside it would hold that up."""
 FIRST_SHOW_AFTER = 0.1
 """Seconds from a part's first Reading to its showing: at the start nobody waits for the next full second."""
 
@@ -112,7 +114,7 @@ class ConsoleApp(CarefulApp):
             self.notify(problem, severity="warning", markup=False)
         self.watch_terminal()
         self.set_interval(1.0, self.refresh_now)
-        self.call_after_refresh(self._begin)
+        self.call_after_refresh(self.set_timer, WRITTEN_AFTER, self._begin)
         self.refresh_now()
 
     def _begin(self) -> None:
@@ -204,6 +206,7 @@ class ConsoleApp(CarefulApp):
         """Bring-up over the Overview, once, where a card is there and no server was ever seen; away when one is."""
         if not (snapshot.server.tried and snapshot.container.tried and snapshot.gpu.tried):
             return
+
         wanted = bring_up.wanted(snapshot)
         if wanted and not self._led and self.box.NAME == "overview":
             self._led = True

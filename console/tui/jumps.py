@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from console.tui.commands import Command
-from console.tui.screens.container import ContainerScreen
 
 if TYPE_CHECKING:
     from console.tui.app import ConsoleApp
@@ -35,6 +34,9 @@ class Log(Command):
     ID, KEYS, LABEL = "log", ("l",), "log"
 
     def run(self, app: ConsoleApp) -> None:
+        # here and not above: no screen but the Overview is imported before the first paint
+        from console.tui.screens.container import ContainerScreen
+
         if isinstance(app.box, ContainerScreen):
             app.box.toggle_maximised(app.box.log_pane)
             return

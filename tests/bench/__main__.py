@@ -21,7 +21,7 @@ from tests.lab.fixtures import Lab
 KEYS = 40
 BARE = ([sys.executable, "-m", "tests.bench.bare"], b"BARE APP READY")
 NVITOP = ([sys.executable, "-m", "nvitop", "--monitor", "full"], b"PID")
-MARKER = b"Models"
+MARKER = "looking".encode()
 """Stands on the console's first full frame."""
 
 
