@@ -21,7 +21,7 @@ from tests.lab.fixtures import Lab
 KEYS = 40
 BARE = ([sys.executable, "-m", "tests.bench.bare"], b"BARE APP READY")
 NVITOP = ([sys.executable, "-m", "nvitop", "--monitor", "full"], b"PID")
-MARKER = "looking".encode()
+MARKER = b"looking"
 """Stands on the console's first full frame."""
 
 

@@ -88,7 +88,9 @@ def press_fast(monkeypatch: Any) -> None:
 
 
 async def settled(app: ConsoleApp, pilot: Pilot[None]) -> None:
-    """After this what was sent is on the screen."""
+    """After this what was sent is on the screen; the session, which starts after the first paint, has begun."""
+    while isinstance(app.session, FakeSession) and not app.session.started:
+        await asyncio.sleep(0.005)
     await pilot.pause()
     app.refresh_now()
     await pilot.pause()
