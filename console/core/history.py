@@ -98,9 +98,12 @@ class History:
 
     MAX_SERIES = 8000
     """Beyond this new series are dropped: a box with thousands of models must not eat the host's memory."""
+    FORGET_EVERY = 60.0
+    """Seconds between two looks for series that have no sample left, while there is no room for a new one."""
 
     def __init__(self) -> None:
         self._series: dict[str, Series] = {}
+        self._forgot = float("-inf")
 
     def record(self, mono: float, values: Mapping[str, float | None]) -> None:
         """Add one sample to each series; None is no sample (a gap, never a 0)."""
@@ -109,10 +112,17 @@ class History:
                 continue
             series = self._series.get(key)
             if series is None:
-                if len(self._series) >= self.MAX_SERIES:
+                if not self._has_room(mono):
                     continue
                 series = self._series[key] = Series()
             series.put(mono, value)
+
+    def _has_room(self, mono: float) -> bool:
+        """Room is made of versions that are gone, or a box that deploys often would show no new one after some days."""
+        if len(self._series) >= self.MAX_SERIES and mono - self._forgot >= self.FORGET_EVERY:
+            self._forgot = mono
+            self.forget(mono - COARSE_STEP * COARSE_SLOTS)
+        return len(self._series) < self.MAX_SERIES
 
     def series(self, key: str) -> Series | None:
         """The series, or None when nothing was ever recorded under that key."""

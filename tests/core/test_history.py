@@ -78,6 +78,15 @@ def test_history_is_bounded_and_forgets() -> None:
     assert history.keys() == ("s1",)
 
 
+def test_series_without_a_sample_left_make_room_for_new_ones() -> None:
+    history = History()
+    history.record(1, {f"s{n}": 1.0 for n in range(History.MAX_SERIES)})
+    history.record(100, {"s1": 2.0, "new": 1.0})
+    assert history.series("new") is None
+    history.record(3602, {"new": 1.0})
+    assert history.keys() == ("s1", "new")
+
+
 @given(st.lists(st.tuples(st.floats(0, 10_000), st.floats(-1e6, 1e6, width=32)), max_size=60))
 def test_any_order_of_samples_gives_samples_that_were_put(samples: list[tuple[float, float]]) -> None:
     series = Series()
