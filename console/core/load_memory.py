@@ -1,8 +1,8 @@
 """GPU memory of a model as seen when it loaded: what the card held after, less what it held before (pure).
 
-Only a load that stands alone tells: one model became READY, no other was loading, unloading or gone meanwhile, and no
-other version of it served. In-process back ends share one process, so nothing else tells who holds what; most do not
-report `memory_usage`.
+Only a load that stands alone tells: one model became READY, no other was loading, unloading or gone meanwhile, no
+other version of it served, and the server answered throughout. In-process back ends share one process, so nothing else
+tells who holds what; most do not report `memory_usage`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class LoadMemory:
         self._since = 0.0
 
     def learn(self, snapshot: Snapshot, rows: tuple[ModelRow, ...]) -> None:
-        """Take a moment in."""
+        """Take a moment in. Rows of an index that does not answer are old: the server may hold nothing any more."""
+        if snapshot.index.error is not None:
+            self._calm = self._served = None
+            return
         served = frozenset(row.key for row in rows if row.state == "READY")
         moving = any(row.state in ("LOADING", "UNLOADING") for row in rows)
         if served != self._served or moving:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from console.core.load_memory import SETTLED, LoadMemory
 from console.core.model import (
@@ -92,3 +93,13 @@ def test_the_first_seconds_after_a_change_are_not_believed() -> None:
     for mono, held, listed in ((0, GIB, A), (4, GIB, A), (10, 2 * GIB, AB), (11, 2 * GIB, AB), (14, 3 * GIB, AB)):
         memory.learn(moment(mono, held), listed)
     assert memory.seen == {ModelKey("b", "1"): 2 * GIB}
+
+
+def test_a_restart_of_the_server_between_tells_nothing() -> None:
+    memory = watch((0, 2 * GIB, A))
+    for mono in (10.0, 14.0):
+        down = replace(moment(mono, 0), index=Reading("triton.index", 1.0, error=Failure("unavailable", "refused")))
+        memory.learn(down, A)
+    for mono in (20.0, 24.0):
+        memory.learn(moment(mono, 3 * GIB), AB)
+    assert memory.seen == {}, "what both models took again is not the new one's"
