@@ -38,7 +38,9 @@ def _models(old: Snapshot, new: Snapshot) -> Iterator[Event]:
 
 
 def _server_came_back(old: Snapshot, new: Snapshot) -> bool:
-    return old.server.error is not None or new.server.error is not None
+    """Each source backs off by itself, so statistics may be back some steps after the server's lamps."""
+    silent = old.stats.error is not None and old.stats.error.kind == "unavailable"
+    return silent or old.server.error is not None or new.server.error is not None
 
 
 def _label(row: ModelRow) -> str:

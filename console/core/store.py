@@ -49,6 +49,8 @@ class Store:
         self._rows = derive.RowCache()
         self._load_memory = LoadMemory()
         self._events: list[Event] = []
+        self._told_again: dict[tuple[str, str], float] = {}
+        """Kind and text of a counted fault -> when it was counted last: two sources tell each of its times."""
         self._events_changed = False
 
     def apply(self, reading: Reading[Any]) -> None:
@@ -68,12 +70,17 @@ class Store:
                 return
             if known.kind == event.kind and known.text == event.text and known.kind:
                 gap = abs(known.wall - event.wall)
-                if gap <= SAME_EVENT:
+                again = self._told_again.get((event.kind, event.text), known.wall)
+                if min(gap, abs(again - event.wall)) <= SAME_EVENT:
                     return
                 if gap <= FOLD and event.sign == "fail":
                     first = min(known.wall, event.wall)
-                    self._events[position] = msgspec.structs.replace(known, repeats=known.repeats + 1, wall=first)
+                    repeats = known.repeats + event.repeats
+                    self._events[position] = msgspec.structs.replace(known, repeats=repeats, wall=first)
                     self._events.sort(key=lambda one: one.wall)
+                    if len(self._told_again) > MAX_EVENTS:
+                        self._told_again.clear()
+                    self._told_again[event.kind, event.text] = event.wall
                     self._events_changed = True
                     return
         insort(self._events, event, key=lambda one: one.wall)
@@ -100,7 +107,8 @@ class Store:
                 new = msgspec.structs.replace(new, models=rows)
             if "stats" in touched:
                 new = msgspec.structs.replace(new, traffic=derive.traffic(new.models, new.stats))
-                self.history.record(mono, dict(_row_series(new)))
+                if new.stats.error is None:
+                    self.history.record(mono, dict(_row_series(new)))
         word = derive.serving(new, new.models, mono)
         if word != new.serving:
             new = msgspec.structs.replace(new, serving=word)

@@ -315,6 +315,40 @@ def test_a_restart_is_no_reload() -> None:
     assert not any("reloaded" in text for text in texts(store.snapshot(1102.0, 102.0)))
 
 
+def test_a_restart_is_no_reload_where_statistics_come_back_last() -> None:
+    store = box(flow("rank"))
+    store.snapshot(1100.0, 100.0)
+    for moment in (101.0, 105.0):
+        store.apply(bad("triton.server", "refused", 101.0, value=SERVER))
+        store.apply(bad("triton.stats", "refused", 101.0, value=TritonStats((flow("rank"),))))
+        store.snapshot(1000.0 + moment, moment)
+    for moment in (106.0, 107.0):
+        store.apply(good("triton.server", SERVER, moment))
+        store.snapshot(1000.0 + moment, moment)
+    store.apply(good("triton.stats", TritonStats((flow("rank", resets=1),)), 108.0))
+    assert not any("reloaded" in text for text in texts(store.snapshot(1108.0, 108.0)))
+
+
+def test_what_statistics_told_before_they_failed_is_no_new_sample() -> None:
+    store = box(flow("rank"))
+    store.snapshot(1100.0, 100.0)
+    store.apply(bad("triton.stats", "refused", 103.0, value=TritonStats((flow("rank"),))))
+    store.snapshot(1103.0, 103.0)
+    assert store.history.columns("box.rate", 103.0, 1, 4) == [10.0, None, None, None]
+
+
+def test_a_fault_that_two_sources_tell_each_time_is_counted_once_a_time() -> None:
+    store = Store()
+    for back in (0.0, 100.0, 200.0):
+        for origin, late in (("(server log)", 0.0), ("(index)", 0.4)):
+            store.add_event(Event(1000.0 + back + late, "fail", "rank 1 failed to load", origin, "model.failed"))
+    [event] = store.snapshot(1.0, 1.0).events
+    assert (event.wall, event.repeats) == (1000.0, 3)
+    store.add_event(Event(900.0, "fail", "rank 1 failed to load", "(server log)", "model.failed", repeats=5))
+    [event] = store.snapshot(2.0, 2.0).events
+    assert (event.wall, event.repeats) == (900.0, 8), "the past counts its own repeats"
+
+
 def test_configuration_changes_are_told_in_words() -> None:
     before, after = config("rank", 2, delay_us=500), config("rank", 1, delay_us=2000)
     store = box(flow("rank"), triton_config=TritonConfigs((before,)))
