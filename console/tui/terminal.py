@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 import re
 import select
@@ -138,7 +139,10 @@ def is_lost() -> bool:
         if not os.isatty(fd):
             return True
         os.tcgetpgrp(fd)
-    except (AttributeError, ValueError, OSError):
+    except OSError as error:
+        # ENOTTY: it is there, but no controlling terminal, as under `su -c` and setsid
+        return error.errno != errno.ENOTTY
+    except (AttributeError, ValueError):
         return True
     return False
 

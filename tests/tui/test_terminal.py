@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def test_a_lost_terminal_ends_it(ignore_hangup: bool, tmp_path: Path) -> None:
         one.until(READY)
         one.hang_up()
         assert one.end() == 129
+
+
+def test_a_terminal_that_controls_nothing_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`su -c` and setsid give the program a session of its own: the terminal is there, but not a controlling one."""
+    master, slave = os.openpty()
+    with os.fdopen(slave) as standard_input:
+        monkeypatch.setattr(sys, "__stdin__", standard_input)
+        assert not terminal.is_lost()
+        os.close(master)
+        assert terminal.is_lost()
 
 
 def test_a_source_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
