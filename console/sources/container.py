@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from console.clients import cgroup, host, libpod, podman_stream, units
 from console.clients.podman import Candidate, Podman, candidates, connect_error, triton_images
 from console.core.model import ContainerState, ContainerUsage, PodmanState, SocketTry, SourceError, UnitState
+from console.core.secrets import mask_text
 from console.core.text import one_line
 
 IMAGES_EVERY = 60.0
@@ -79,7 +80,8 @@ class ContainerSource:
         self._units: dict[tuple[str, int | None], tuple[str | None, str | None]] = {}
         self._last_unit: str | None = settings.unit
         self._last_log: tuple[str, tuple[str, ...]] = ("", ())
-        self._journal: tuple[float, UnitState | None, tuple[str, ...]] = (float("-inf"), None, ())
+        self._journal: tuple[float, str, UnitState | None, tuple[str, ...]] = (float("-inf"), "", None, ())
+        self._unit_file: tuple[float, str | None] = (float("-inf"), None)
 
     def target(self) -> Target | None:
         """The container found last, for streams and for the host source; safe to call from any thread."""
@@ -229,24 +231,41 @@ class ContainerSource:
             return unit, ()
         key = f"{container.id} {container.finished_wall}"
         if self._last_log[0] != key:
-            lines = podman_stream.recent_log(client.url, container.id, LAST_LINES, limit_s=2.0)
-            self._last_log = (key, tuple(one_line(raw.data.decode("utf-8", "replace"), 500) for raw in lines))
+            self._last_log = (key, self._last_words(client, container))
         return unit, self._last_log[1]
+
+    def _last_words(self, client: Podman, container: ContainerState) -> tuple[str, ...]:
+        """Why there are none where Podman keeps no log (drivers none and passthrough): the rest of the state stands."""
+        try:
+            lines = podman_stream.recent_log(client.url, container.id, LAST_LINES, limit_s=2.0)
+        except SourceError as error:
+            if error.kind != "protocol":
+                raise
+            return (f"no log: {error.message}",)
+        return tuple(one_line(mask_text(raw.data.decode("utf-8", "replace")), 500) for raw in lines)
 
     def _unit_state(self, unit: str) -> UnitState | None:
         return self._asked_unit(unit)[0]
 
     def _from_unit(self) -> tuple[UnitState | None, tuple[str, ...]]:
-        unit = self._last_unit or units.triton_unit(self._root)
+        unit = self._last_unit or self._unit_by_file()
         return self._asked_unit(unit) if unit else (None, ())
 
+    def _unit_by_file(self) -> str | None:
+        """Looked for now and then only, as it reads hundreds of files."""
+        read, unit = self._unit_file
+        if time.monotonic() - read > LOOK_AGAIN:
+            unit = units.triton_unit(self._root)
+            self._unit_file = (time.monotonic(), unit)
+        return unit
+
     def _asked_unit(self, unit: str) -> tuple[UnitState | None, tuple[str, ...]]:
-        read, state, lines = self._journal
-        if time.monotonic() - read > units.ASK_EVERY or state is None or state.name != unit:
+        read, asked, state, lines = self._journal
+        if time.monotonic() - read > units.ASK_EVERY or asked != unit:
             user = self._origin == "rootless" and os.getuid() != 0
             state = units.unit_state(unit, user)
             lines = units.last_lines(unit, LAST_LINES, user) if state is None or state.active != "active" else ()
-            self._journal = (time.monotonic(), state, lines)
+            self._journal = (time.monotonic(), unit, state, lines)
         return state, lines
 
 

@@ -128,6 +128,36 @@ def test_a_stopped_container_keeps_its_last_words(libpod: FakeLibpod, tmp_path: 
     assert (target.running, target.pid) == (False, None)
 
 
+def test_a_container_that_keeps_no_log_is_still_told_as_stopped(libpod: FakeLibpod, tmp_path: Path) -> None:
+    only(libpod, "exited")
+    refusal = b'{"message":"this container is using the none log driver, cannot read logs","response":500}'
+    libpod.routes[f"/containers/{EXITED[0]}/logs"] = (500, refusal)
+    state = source(libpod, tmp_path).read()
+    assert state.container is not None
+    assert state.container.state == "exited"
+    [line] = state.last_log
+    assert "cannot read logs" in line
+
+
+def test_a_unit_that_systemd_does_not_know_is_not_asked_for_at_every_read(
+    libpod: FakeLibpod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    files: list[Path] = []
+
+    def by_file(root: Path) -> str:
+        files.append(root)
+        return "lm.service"
+
+    monkeypatch.setattr(units, "unit_state", lambda unit, user: asked.append(unit))
+    monkeypatch.setattr(units, "triton_unit", by_file)
+    only(libpod)
+    reader = source(libpod, tmp_path)
+    for _ in range(3):
+        assert reader.read().unit is None
+    assert (asked, files) == (["lm.service"], [tmp_path])
+
+
 def test_the_units_journal_stands_for_a_container_that_is_gone(
     libpod: FakeLibpod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
