@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 
 from console import __version__, faultlog
 from console.config import ConfigError, Loaded, Settings, describe, load
+from console.core.model import SourceError
 from console.tui.state import state_dir
 
 USAGE = 64
 """Exit code for wrong usage (EX_USAGE of sysexits.h)."""
 CRASH = 70
+"""Exit code for a fault of its own (EX_SOFTWARE)."""
 SCENES = (
     "healthy",
     "queue-bound",
@@ -111,6 +113,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (UsageError, ConfigError) as error:
         print(f"gpuconsole: {error}", file=sys.stderr)
         return USAGE
+    except SourceError as error:
+        print(f"gpuconsole: {error}", file=sys.stderr)
+        return CRASH
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

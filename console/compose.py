@@ -205,14 +205,21 @@ def _pid(container: Kept) -> int | None:
 
 @contextlib.contextmanager
 def session(settings: Settings, *, demo: str | None = None, seed: int | None = None) -> Iterator[Session]:
-    """The session of this box, or of the simulated one, whose process ends with the `with`."""
+    """The session of this box, or of the simulated one, whose process ends with the `with`.
+
+    SourceError when the simulated box cannot be started.
+    """
     if demo is None:
         yield build(settings)
         return
     from console.simulator import launch
     from console.simulator.nvml import SimulatedNvml
 
-    with launch.start(demo, seed or 0) as box:
+    try:
+        started = launch.start(demo, seed or 0)
+    except (launch.SimulatorError, OSError) as error:
+        raise SourceError("unavailable", f"the simulated box cannot be started: {error}") from error
+    with started as box:
         told, nvml = box.addresses, SimulatedNvml(Path(box.addresses.nvml))
         yield build(_simulated(settings, told), nvml=nvml, root=Path(told.root), simulated=demo)
 
@@ -258,5 +265,5 @@ def _answers(settings: Settings) -> bool:
     try:
         with socket.create_connection((settings.triton.host or "127.0.0.1", port), timeout=1.0):
             return True
-    except OSError:
+    except (OSError, UnicodeError):  # UnicodeError: a name that cannot be one
         return False

@@ -12,8 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from console import __version__
+from console import __version__, cli, compose
+from console.clients.nvidia_host import pci_devices
+from console.config import Podman, Settings, Triton
 from console.core.model import PART_FIELDS, Failure, Reading, Snapshot
+from console.simulator import launch
 from console.snapshot import as_json, as_text
 from tests.fakes import boxes
 
@@ -60,6 +63,24 @@ def test_wrong_usage_is_one_sentence_and_64(arguments: list[str], words: str, tm
     assert done.stderr.count("\n") == 1
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_simulated_box_that_does_not_start_is_one_sentence_and_70(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(scene: str, seed: int) -> None:
+        raise launch.SimulatorError("it was not ready within 15 s")
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(launch, "start", refuse)
+    assert cli.run(["--demo", "snapshot"]) == 70
+    assert capsys.readouterr().err == "gpuconsole: the simulated box cannot be started: it was not ready within 15 s\n"
+
+
+def test_a_host_whose_name_cannot_be_one_has_no_server() -> None:
+    triton, podman = Triton(host="a" * 70 + ".example"), Podman(socket="/nonexistent/podman.sock")
+    settings = Settings(triton=triton, podman=podman)
+    assert compose.nothing_here(settings) == (not pci_devices("/"))
 
 
 def test_version_and_help(tmp_path: Path) -> None:
