@@ -23,6 +23,7 @@ import msgspec
 
 from console.clients import libpod
 from console.core.model import SocketTry, SourceError
+from console.core.secrets import mask_text
 from console.core.text import one_line
 
 T = TypeVar("T")
@@ -42,8 +43,8 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The socket's path, or the whole URL of one that is no Unix socket."""
-        return unquote(self.url.removeprefix("unix://")) if self.url.startswith("unix://") else self.url
+        """The socket's path, or the whole URL of one that is no Unix socket, less a password in it."""
+        return unquote(self.url.removeprefix("unix://")) if self.url.startswith("unix://") else mask_text(self.url)
 
 
 # ------------------------------------------------------------------------------------------------ finding the socket
@@ -69,7 +70,7 @@ def candidates(
     for uri, origin in named:
         why = _unsupported(uri)
         if why:
-            refused.append(SocketTry(one_line(uri, 200), origin, why))
+            refused.append(SocketTry(mask_text(one_line(uri, 200)), origin, why))
         elif all(normal_url(uri) != known.url for known in usable):
             usable.append(Candidate(normal_url(uri), origin))
     return usable, refused

@@ -71,6 +71,12 @@ def test_what_cannot_be_used_is_said(uri: str, words: str) -> None:
     assert [(one.origin, words in (one.error or "")) for one in refused] == [("CONTAINER_HOST", True)]
 
 
+@pytest.mark.parametrize("uri", ["ssh://core:hunter2@box/podman.sock", "tcp://core:hunter2@127.0.0.1:8080"])
+def test_a_password_in_an_address_is_not_shown(uri: str) -> None:
+    found, refused = candidates(None, {**NO_HOME, "CONTAINER_HOST": uri}, Path("/nonexistent"), 1000)
+    assert "core:***@" in (refused[0].path if refused else found[0].path)
+
+
 def test_broken_files_are_listed(tmp_path: Path) -> None:
     home = tmp_path / ".config/containers"
     home.mkdir(parents=True)
