@@ -260,12 +260,16 @@ def server_http(address: TritonAddress, limits: Limits | None = None) -> Http:
 
 
 def metrics_http(address: TritonAddress, limits: Limits | None = None) -> Http:
-    """A client for the metrics page (plain HTTP always); SourceError when there is none."""
+    """A client for the metrics page (plain HTTP always); SourceError when there is none.
+
+    Headers are secrets, so those meant for HTTPS are not sent to it in the open.
+    """
     if address.metrics_port is None:
         raise SourceError(
             "unavailable", "the metrics port is not known or not published", "see triton.metrics_port in the settings"
         )
-    return Http(address.host, address.metrics_port, address.headers, None, limits)
+    headers = {} if address.https else address.headers
+    return Http(address.host, address.metrics_port, headers, None, limits)
 
 
 def _tls(address: TritonAddress) -> ssl.SSLContext | None:

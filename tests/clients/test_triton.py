@@ -271,6 +271,13 @@ def test_addresses() -> None:
     assert metrics_http(TritonAddress(metrics_port=7)).port == 7
 
 
+@pytest.mark.parametrize("https", [False, True])
+def test_headers_meant_for_https_are_not_sent_in_the_open(https: bool) -> None:
+    with scripted(lambda _: answer()) as server:
+        metrics_http(TritonAddress(metrics_port=server.port, https=https, headers={"my-key": "v"})).get("/metrics")
+        assert [request.headers.get("my-key") for request in server.requests] == [None if https else "v"]
+
+
 def test_paths_of_models_with_odd_names() -> None:
     assert model_path("rank") == "/v2/models/rank"
     assert model_path("a/b ü?", "2") == "/v2/models/a%2Fb%20ü%3F/versions/2"
