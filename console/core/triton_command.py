@@ -90,26 +90,27 @@ def repository_paths(argv: Sequence[str]) -> tuple[str, ...]:
     return flag_values(argv, "model-repository", "model-store")
 
 
-def model_repository(container: ContainerState) -> tuple[str, str | None] | None:
-    """(path in the container, path on this host) of the first model repository; None when the command names none.
+def model_repositories(argv: Sequence[str], mounts: Sequence[Mount]) -> tuple[tuple[str, str | None], ...]:
+    """(path in the container, path on this host) of each model repository that the command names, in its order.
 
     The second is None where no mount holds it (it lies in the image, in a volume that cannot be seen, or is remote).
     """
-    paths = repository_paths(container.command)
-    return (paths[0], host_path(paths[0], container.mounts)) if paths else None
+    return tuple((path, host_path(path, mounts)) for path in repository_paths(argv))
+
+
+def mount_of(inside: str, mounts: Sequence[Mount]) -> Mount | None:
+    """The longest mount from this host that holds a path in the container; None for a remote path too."""
+    if "://" in inside:
+        return None
+    path = PurePosixPath(inside)
+    holding = [mount for mount in mounts if mount.source and path.is_relative_to(mount.target)]
+    return max(holding, key=lambda mount: len(PurePosixPath(mount.target).parts), default=None)
 
 
 def host_path(inside: str, mounts: Sequence[Mount]) -> str | None:
     """Path on the host of a path in the container, through the longest mount that holds it."""
-    if "://" in inside:
-        return None
-    path = PurePosixPath(inside)
-    best: tuple[int, str] | None = None
-    for mount in mounts:
-        target = PurePosixPath(mount.target)
-        if mount.source and path.is_relative_to(target) and (best is None or len(target.parts) > best[0]):
-            best = (len(target.parts), str(PurePosixPath(mount.source) / path.relative_to(target)))
-    return best[1] if best else None
+    mount = mount_of(inside, mounts)
+    return None if mount is None else str(PurePosixPath(mount.source) / PurePosixPath(inside).relative_to(mount.target))
 
 
 def http_ports(container: ContainerState) -> ServerPorts:

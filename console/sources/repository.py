@@ -23,7 +23,7 @@ from console.core.model import (
     TritonConfigs,
 )
 from console.core.text import literal, one_line
-from console.core.triton_command import flag_value, host_path, repository_paths
+from console.core.triton_command import flag_value, model_repositories
 
 MAX_CONFIG = 4 * 1024 * 1024
 MAX_FILES = 20_000
@@ -47,14 +47,13 @@ def places(command: Sequence[str], mounts: Sequence[Mount]) -> tuple[Place, ...]
 
     SourceError (unavailable) with the reason when there is none: no flag, an object store, not in a mount.
     """
-    named = repository_paths(command)
+    named = model_repositories(command, mounts)
     if not named:
         raise SourceError("unavailable", "the container's command names no --model-repository")
     config_name = flag_value(command, "model-config-name") or ""
     found: list[Place] = []
     reasons: list[str] = []
-    for path in named:
-        host = host_path(path, mounts)
+    for path, host in named:
         if host is not None:
             found.append(Place(host, path, config_name))
         elif "://" in path:

@@ -51,12 +51,13 @@ def test_model_repository_through_the_longest_mount() -> None:
         Mount("", "/models/rank", True, "tmpfs"),
     )
     box = replace(BOX, mounts=mounts)
-    assert tc.model_repository(box) == ("/models", "/data/models")
+    assert tc.model_repositories(box.command, box.mounts) == (("/models", "/data/models"),)
+    assert tc.mount_of("/models-old", mounts) == mounts[0]
     assert tc.host_path("/models/rank/1", mounts) == "/data/models/rank/1"
     assert tc.host_path("/elsewhere", mounts) == "/data/elsewhere"
     assert tc.host_path("s3://bucket/models", mounts) is None
     assert tc.host_path("/models", ()) is None
-    assert tc.model_repository(replace(BOX, command=("tritonserver",))) is None
+    assert tc.model_repositories(("tritonserver",), mounts) == ()
 
 
 def test_ports_published() -> None:
@@ -81,6 +82,6 @@ def test_no_port_published() -> None:
 def test_any_command_line_is_survived(argv: list[str]) -> None:
     box = replace(BOX, command=tuple(argv))
     tc.http_ports(box)
-    tc.model_repository(box)
+    tc.model_repositories(argv, ())
     tc.control_mode(argv)
     tc.exit_timeout(argv)

@@ -13,7 +13,7 @@ import pytest
 from console.clients.podman_stream import recent_log
 from console.core.model import ContainerState, Event, LogLine, PodmanState
 from console.core.poller import Follower, Poller
-from console.core.triton_command import http_ports, model_repository
+from console.core.triton_command import http_ports, model_repositories
 from console.core.triton_log import LineReader
 from console.sources.container import ContainerSettings, ContainerSource
 from console.sources.events import Past, PodmanEvents
@@ -49,7 +49,7 @@ def test_the_container_is_found_and_described(lab: Lab) -> None:
     assert "/dev/nvidia0" in container.devices
     ports = http_ports(container)
     assert (ports.host, ports.http) == ("127.0.0.1", lab.port)
-    assert model_repository(container) == ("/models", str(lab.repository))
+    assert model_repositories(container.command, container.mounts) == (("/models", str(lab.repository)),)
     assert any("tritonserver" in image for image in state.images)
     time.sleep(0.5)
     usage = source.read().container

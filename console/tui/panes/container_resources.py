@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from console.core import units
 from console.core.model import ContainerState, PodmanState, PortMapping, Snapshot
 from console.core.text import one_line
-from console.core.triton_command import flag_value, model_repository
+from console.core.triton_command import flag_value, model_repositories, mount_of
 from console.tui.panes.base import Pane, View
 from console.tui.panes.wording import labelled, not_read, paragraph, sign
 from console.tui.widgets.cells import Line, left
@@ -93,19 +93,19 @@ def _control_is_open(box: ContainerState) -> bool:
 
 
 def _models(box: ContainerState, snapshot: Snapshot, width: int) -> Iterator[Row]:
-    place = model_repository(box)
-    if place is None:
+    named = model_repositories(box.command, box.mounts)
+    mount = mount_of(named[0][0], box.mounts) if named else None
+    if not named:
         yield labelled("models", ("? its command line names no model repository", "unknown"))
     else:
-        inside, outside = place
-        mount = next((one for one in box.mounts if inside.startswith(one.target)), None)
+        inside, outside = named[0]
         rights = "" if mount is None else "  read-only" if mount.read_only else "  writable"
         where = f"{one_line(outside, 120)} → {one_line(inside, 120)}" if outside else one_line(inside, 120)
         yield from paragraph("models", f"{where}{rights}", width, most=2)
     repository = snapshot.repository.value
     if repository is not None and repository.disk_free is not None:
         yield labelled("", (f"{units.size(repository.disk_free)} free", ""))
-    others = [one for one in box.mounts if place is None or not place[0].startswith(one.target)]
+    others = [one for one in box.mounts if one is not mount]
     for one in others[:MOST_MOUNTS]:
         yield labelled("mount", (f"{one_line(one.source, 80)} → {one_line(one.target, 80)}", "dim"))
     if len(others) > MOST_MOUNTS:
