@@ -285,7 +285,7 @@ def prefix(line: LogLine, cells: int, utc: bool) -> tuple[Segment, ...]:
     clock = units.clock(line.wall, utc=utc)
     wide = cells >= WIDE
     if wide and line.wall is not None:
-        clock += f".{round(line.wall * 1000) % 1000:03d}"
+        clock += f".{min(999, round(line.wall % 1 * 1000)):03d}"
     level = (line.level or " ")[:1]
     origin = left(one_line(line.origin or "", 60), 21 if wide else 12)
     style = LEVEL_STYLES.get(level, "")
