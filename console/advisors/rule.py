@@ -6,6 +6,7 @@ themselves (core/registry.py).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -115,12 +116,8 @@ class Look:
     @cached_property
     def several(self) -> frozenset[str]:
         """Names with more than one READY version: their sentences need the version."""
-        names = [row.name for row in self.ready]
-        return (
-            frozenset(name for name in set(names) if names.count(name) > 1)
-            if len(set(names)) < len(names)
-            else (frozenset())
-        )
+        names = Counter(row.name for row in self.ready)
+        return frozenset(name for name, times in names.items() if times > 1)
 
     def label(self, row: ModelRow) -> str:
         """The model's name, with its version where two of them serve."""

@@ -171,10 +171,20 @@ def fold(verdicts: Sequence[Verdict], folds: Sequence[Fold], rows: Sequence[Mode
     """Consequences put under their causes as sentences; a cause that is itself folded takes its own along."""
     causes: dict[int, int] = {}
     steps = {row.name: {step.model for step in row.config.steps} for row in rows if row.config and row.config.steps}
+    by_id: dict[str, list[int]] = {}
     for at, one in enumerate(verdicts):
-        for c, other in enumerate(verdicts):
+        by_id.setdefault(one.id, []).append(at)
+    # Only what a rule names is compared: each with each took 0.4 s for a thousand models with traffic.
+    possible = {
+        id_: sorted(
+            c for cause in {c for rule in folds if id_ in rule.of for c in rule.causes} for c in by_id.get(cause, ())
+        )
+        for id_ in by_id
+    }
+    for at, one in enumerate(verdicts):
+        for c in possible[one.id]:
             # One that stands under this one already cannot be its cause too: a circle would hide them all.
-            if c != at and _is_cause(other, one, folds, steps) and _top(causes, c) != at:
+            if c != at and _is_cause(verdicts[c], one, folds, steps) and _top(causes, c) != at:
                 causes[at] = c
                 break
     under: dict[int, list[str]] = {}

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from console.advisors import why
 from console.advisors.table import Fold, table
 from console.advisors.why import Why, _is_cause, _key, fold, ordered
 from console.core.history import History
@@ -89,6 +90,20 @@ def test_folding_keeps_what_a_cause_already_had_and_the_order() -> None:
     [kept] = fold([one, cause, other], (Fold(("V01",), ("V12",), "box"),), ())
     assert kept.consequences == ("known", one.title, other.title)
     assert fold([one, other], (), ()) == [one, other]
+
+
+def test_only_what_a_rule_names_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    def counting(*arguments: Any) -> bool:
+        nonlocal compared
+        compared += 1
+        return _is_cause(*arguments)
+
+    monkeypatch.setattr(why, "_is_cause", counting)
+    many = [a("V31", f"m{number}") for number in range(100)]
+    [*rest, kept] = fold([*many, a("V12"), a("V13")], table().folds, ())
+    assert (rest, kept.id, compared) == (many, "V13", 1)
 
 
 def test_a_step_is_looked_up_in_the_models_that_have_some() -> None:
