@@ -42,7 +42,8 @@ class RowCache:
     def rows(self, snapshot: Snapshot, at_load: Mapping[ModelKey, int] = MappingProxyType({})) -> tuple[ModelRow, ...]:
         """One row per model version, by name, READY versions first, then by version downwards.
 
-        `at_load` holds the GPU memory that was seen to be taken when a version loaded.
+        `at_load` holds the GPU memory that was seen to be taken when a version loaded. A row has no `metrics` while
+        the page is old.
         """
         index = _index_entries(snapshot)
         flows = {flow.key: flow for flow in (snapshot.stats.value.flows if snapshot.stats.value else ())}
@@ -52,12 +53,14 @@ class RowCache:
         seen: dict[ModelKey, tuple[tuple[Any, ...], ModelRow]] = {}
         keys = _keys(index, flows, metrics)
         shared = _shared(keys)
+        # An old page names models, but its waiting requests say nothing about now (verdicts and columns take them so).
+        told = {} if snapshot.metrics.is_old(snapshot.mono) else metrics
         for key in keys:
             entry = index.get(ModelKey(key.name, key.version) if key.namespace else key)
             inputs = (
                 entry,
                 flows.get(key),
-                metrics.get(key),
+                told.get(key),
                 configs.get((key.name, key.version)) or configs.get((key.name, "")),
                 None if key.name in shared else disk.get(key.name),
                 at_load.get(key),

@@ -100,6 +100,17 @@ def test_the_configuration_of_the_version_goes_before_any_other_of_the_model() -
     assert instances == {"1": 1, "3": 4}
 
 
+def test_what_waited_when_the_metrics_page_last_came_is_not_what_waits_now() -> None:
+    page = TritonMetrics("u", (ModelMetrics(ModelKey("rank", "1"), pending=5.0, success_total=0.0),))
+    now = snapshot(stats=TritonStats((flow("rank"),)), metrics=page)
+    old = replace(now, mono=(now.metrics.mono or 0.0) + 3.5)
+    cache = RowCache()
+    assert [row.metrics for row in cache.rows(now)] == [page.models[0]]
+    assert [row.metrics for row in cache.rows(old)] == [None]
+    [named] = cache.rows(replace(old, stats=Reading("triton.stats", 1.0)))
+    assert (named.name, named.metrics) == ("rank", None), "the page still names the model"
+
+
 def test_metrics_name_models_only_where_statistics_do_not() -> None:
     live = TritonMetrics("u", (ModelMetrics(ModelKey("m", "1"), success_total=0.0),))
     assert [row.state for row in rows_of(metrics=live)] == ["READY"]
