@@ -258,6 +258,8 @@ def dead_process(look: Look) -> Iterator[Verdict]:
 def hung(look: Look) -> Iterator[Verdict]:
     """Requests wait and none is answered."""
     entry = look.entry("V14")
+    if look.fresh(look.snapshot.stats) is None:
+        return  # whether any was answered since then cannot be told
     for row in look.ready:
         if row.flow is None or row.metrics is None or not row.metrics.pending:
             continue

@@ -360,6 +360,14 @@ def test_a_model_that_answers_now_and_then_is_not_hung() -> None:
         assert "V14" not in ids(why.evaluate(later(replace(box, models=(short,)), at), History()))
 
 
+def test_without_new_statistics_nobody_knows_whether_one_was_answered() -> None:
+    why, box = Why(hold=False), hung()
+    why.evaluate(box, History())
+    after = later(box, 15)
+    assert "V14" in ids(why.evaluate(after, History()))
+    assert "V14" not in ids(why.evaluate(replace(after, stats=box.stats), History()))
+
+
 def test_nothing_waits_nothing_hangs() -> None:
     assert "V14" not in ids(once(hung(0.0)))
 
