@@ -21,17 +21,21 @@ def down(look: Look) -> Iterator[Verdict]:
     """Nobody answers, and nothing hints that somebody is about to."""
     error, entry = look.snapshot.server.error, look.entry("V01")
     failing = look.failing_for(look.snapshot.server)
-    if error is None or failing is None or error.kind == "timeout" or look.snapshot.serving.word == "STARTING":
+    if error is None or failing is None or look.snapshot.serving.word == "STARTING":
         return
-    if failing < entry.limit("refused_s") and look.snapshot.server.value is not None:
+    silent = error.kind == "timeout"
+    if failing < entry.limit("silent_s" if silent else "refused_s") and look.snapshot.server.value is not None:
         return
     since = look.snapshot.server.error_wall
     container = look.container
     message = one_line(error.message, REASON_LENGTH)
-    if container is not None and container.state == "running":
+    if container is not None and container.state in ("running", "paused"):
         if look.failing_for(look.snapshot.metrics) is not None:
-            title = entry.say("mute", name=one_line(container.name, MAX_NAME), error=message)
+            case = "paused" if container.state == "paused" else "mute"
+            title = entry.say(case, name=one_line(container.name, MAX_NAME), error=message)
             yield verdict(look, "V01", title, [entry.say("mute_line")], trust="likely", since_wall=since, source="HTTP")
+    elif silent:
+        return  # something listens, and it is not a container that is seen here
     elif look.podman is None:
         if look.should_serve:
             podman = look.snapshot.container.error

@@ -123,6 +123,19 @@ def test_a_running_container_where_nobody_listens() -> None:
     assert told(down(container=container("running"), metrics=metrics), "V01") is None
 
 
+@pytest.mark.parametrize(
+    ("state", "words"), [("running", "triton runs, but nobody answers"), ("paused", "triton is paused: nobody answers")]
+)
+def test_a_server_that_hangs_as_a_whole(state: str, words: str) -> None:
+    hangs = {"container": container(state), "server": failing("triton.server", SILENT, 7)}
+    found = told(down(**hangs), "V01")
+    assert found
+    assert found.title.startswith(words)
+    assert told(down(**{**hangs, "server": failing("triton.server", SILENT, 5)}), "V01") is None
+    metrics = good("triton.metrics", TritonMetrics("x"))
+    assert told(down(**hangs, metrics=metrics), "V01") is None, "V02 tells that"
+
+
 def test_without_podman_the_container_cannot_be_told() -> None:
     blind: Reading[PodmanState] = Reading("container", 2.0, error=Failure("permission", "may not"), error_mono=MONO - 9)
     found = told(down(container=blind), "V01")
