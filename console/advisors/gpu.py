@@ -71,7 +71,7 @@ def _lost(look: Look, gpu: GpuState) -> Verdict | None:
     if gpu.lost is None:
         return None
     entry = look.entry("V05")
-    event = _newest(look, "gpu.lost", f"GPU {gpu.index}")
+    event = _newest(look, "gpu.lost", f"GPU {gpu.index} ")
     since = f" since {units.clock(event.wall)}" if event else ""
     xid = _worst_xid(look, gpu)
     lines = [entry.say("lost_line"), one_line(gpu.lost.hint, 200), _xid_title(look, gpu, xid) if xid else ""]
