@@ -164,7 +164,9 @@ def _snapshot(options: argparse.Namespace, settings: Settings, *, as_json: bool 
     if note:
         print(note)
     ascii_only = settings.ui.ascii or not terminal.speaks_utf8(os.environ)
-    print(snapshot.as_text(taken, session.simulated, ascii_only=ascii_only, utc=settings.ui.utc), end="")
+    text = snapshot.as_text(taken, session.simulated, ascii_only=ascii_only, utc=settings.ui.utc)
+    encoding = sys.stdout.encoding or "utf-8"  # of a locale that may have no letters for a model's name
+    print(text.encode(encoding, "replace").decode(encoding), end="")
     return 0
 
 

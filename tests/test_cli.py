@@ -114,6 +114,14 @@ def test_nothing_at_all_is_a_snapshot_that_names_each_missing_part(tmp_path: Pat
     assert said["serving"]["word"] in ("NOTHING SERVES YET", "DOWN")
 
 
+def test_a_locale_without_the_letters_of_a_name_is_no_fault(tmp_path: Path) -> None:
+    """As ISO-8859-1 or GBK are, where standard output refuses what it cannot write."""
+    where = ["--socket", "/nonexistent/排序.sock", *NOWHERE[2:]]
+    done = run("snapshot", *where, tmp_path=tmp_path, LC_ALL="en_US.ISO-8859-1", PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "/nonexistent/??.sock" in done.stdout
+
+
 def test_without_a_terminal_the_console_is_one_snapshot(tmp_path: Path) -> None:
     done = run("--demo", tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
