@@ -15,7 +15,13 @@ from console.config import Settings
 from console.core.model import ContainerState, PodmanState, SourceError, TritonStats
 from console.core.poller import Source, Stream
 from console.core.session import Session
-from console.core.triton_command import ServerPorts, http_ports
+from console.core.triton_command import (
+    DEFAULT_GRPC_PORT,
+    DEFAULT_HTTP_PORT,
+    DEFAULT_METRICS_PORT,
+    ServerPorts,
+    http_ports,
+)
 from console.sources.container import ContainerSettings, ContainerSource
 from console.sources.events import Outbox, Past, PodmanEvents
 from console.sources.gpu import GpuSource
@@ -25,7 +31,7 @@ from console.sources.logs import LogStream
 from console.sources.repository import Place, RepositorySource, places
 from console.sources.triton import ConfigSource, IndexSource, MetricsSource, ServerSource, StatsSource
 
-DEFAULT_PORTS = (8000, 8001, 8002)
+DEFAULT_PORTS = (DEFAULT_HTTP_PORT, DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT)
 FIRST_LOOK = 1.0
 """Seconds for which Triton's sources wait for the first word on the container, which tells the ports."""
 
