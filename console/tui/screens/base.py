@@ -158,7 +158,12 @@ class BoxScreen(Screen[None]):
         self.call_after_refresh(self.app_.refresh_now)
 
     def on_screen_resume(self) -> None:
-        self.call_after_refresh(self.app_.refresh_now)
+        self.call_later(self._show_at_once)
+
+    def _show_at_once(self) -> None:
+        """Fill what has just been laid out and draw it, without waiting for Textual's next frame."""
+        self.app_.refresh_now()
+        self._on_timer_update()
 
     def bar(self, name: str) -> Bar:
         """The header, tabs, footer or small bar."""
