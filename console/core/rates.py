@@ -158,6 +158,14 @@ class _Series:
         self._coarse = 0
         self.long_due = 0.0
 
+    def leave(self) -> None:
+        """Keep the last sample only: what went before is 50 KB, and boxes that deploy often have thousands of these."""
+        del self.times[:-1], self.samples[:-1]
+        self._coarse = 0
+        self.flow = None
+        self.windows = [None] * len(WINDOWS)
+        self.ends = [(None, None)] * len(WINDOWS)
+
     def append(self, mono: float, sample: _Sample, polls: _Polls) -> None:
         """Add a changed value; drop those that no kept poll needs."""
         self.times.append(mono)
@@ -228,6 +236,10 @@ class StatsTracker:
             key = series.flow.key if series.flow is not None else ModelKey(stats.name, stats.version)
             series.flow = flow = round_.flow(series, key, stats)
             flows.append(flow)
+        if len(known) > len(flows):
+            for series in known.values():
+                if series.seen == ordinal - 1:
+                    series.leave()
         if len(known) > MAX_SERIES:
             self._evict()
         self._result = TritonStats(tuple(flows))

@@ -314,6 +314,18 @@ def test_memory_is_bounded() -> None:
     assert len(tracker._series) <= MAX_SERIES
 
 
+def test_a_version_that_left_keeps_one_sample() -> None:
+    tracker = StatsTracker()
+    for second in range(60):
+        tracker.update(float(second), [served(100 + 10 * second), served(5 * second, version="2")])
+    tracker.update(60.0, [served(300, version="2")])
+    left, stays = tracker._series["rank", "1"], tracker._series["rank", "2"]
+    assert (left.times, len(left.samples), left.flow) == ([59.0], 1, None)
+    assert len(stays.samples) > 40
+    [flow, _] = tracker.update(61.0, [served(20), served(305, version="2")]).flows
+    assert (flow.resets, flow.w1 and flow.w1.success) == (1, 20), "it fell, so it began anew since the poll before"
+
+
 # ------------------------------------------------------------------------------------------- against a plain oracle
 
 steps = st.lists(
