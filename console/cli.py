@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from console.config import ConfigError, Loaded, Settings, describe, load
 from console.core.model import SourceError
 from console.tui.state import state_dir
 
+log = logging.getLogger(__name__)
 USAGE = 64
 """Exit code for wrong usage (EX_USAGE of sysexits.h)."""
 CRASH = 70
@@ -105,8 +107,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """The whole program; returns the exit code."""
     try:
         options = parser().parse_args(arguments)
-        if options.scene and not options.demo:
-            raise UsageError("--scene goes with --demo; add --demo to open the simulated box")
+        for name in ("scene", "seed"):
+            if getattr(options, name) is not None and not options.demo:
+                raise UsageError(f"--{name} goes with --demo; add --demo to open the simulated box")
         loaded = load(_flags(options), file=options.config)
         faultlog.set_up(state_dir())
         return _command(options, loaded)
@@ -122,6 +125,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # whoever read our output has gone (`| head`): that is no error, and the interpreter must not complain at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        # the crash hook of the headless commands: a fault of ours is one line here, and its trace is in the log
+        log.exception("gpuconsole %s", __version__)
+        where = faultlog.path(state_dir())
+        print(f"gpuconsole: a fault of gpuconsole ({type(error).__name__}); its trace is in {where}", file=sys.stderr)
+        return CRASH
 
 
 def _flags(options: argparse.Namespace) -> dict[str, Any]:

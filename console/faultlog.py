@@ -16,12 +16,17 @@ LIMIT = 1024 * 1024
 """Bytes, with one older file of the same size: a fault that comes back every five seconds must not fill the disk."""
 
 
+def path(folder: Path) -> Path:
+    """Of the log in `folder`."""
+    return folder / NAME
+
+
 def set_up(folder: Path) -> None:
     """Send warnings and traces of this process to `folder`/gpuconsole.log, made at the first of them."""
     root = logging.getLogger()
     for handler in [one for one in root.handlers if isinstance(one, _Private)]:
         root.removeHandler(handler)
-    root.addHandler(_Private(folder / NAME))
+    root.addHandler(_Private(path(folder)))
 
 
 class _Private(logging.Handler):

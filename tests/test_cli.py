@@ -52,6 +52,7 @@ def run(*arguments: str, tmp_path: Path, **environ: str) -> subprocess.Completed
         (["snapshot", "--http-port", "x"], "invalid int value: 'x'"),
         (["snapshot", "--http-port", "99999"], "from 0 to 65535"),
         (["--scene", "healthy"], "--scene goes with --demo"),
+        (["--seed", "3"], "--seed goes with --demo"),
         (["--demo", "--scene", "sunny"], "invalid choice: 'sunny'"),
         (["--config", "/nonexistent.toml"], "does not exist"),
     ],
@@ -186,3 +187,20 @@ def test_a_part_that_was_never_tried_is_named() -> None:
         Snapshot(), gpu=Reading("gpu", 1.0, error=Failure("unavailable", "no card", "buy one"))
     )
     assert "no card; buy one" in as_text(failed, None)
+
+
+def test_a_fault_of_ours_is_one_line_and_its_trace_is_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(cli, "state_dir", lambda: tmp_path)
+    monkeypatch.setattr(cli, "_command", broken)
+    assert cli.run(["config"]) == 70
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    assert str(tmp_path / "gpuconsole.log") in said.err
+    assert "ZeroDivisionError: a fault" in (tmp_path / "gpuconsole.log").read_text()
+    assert (tmp_path / "gpuconsole.log").stat().st_mode & 0o077 == 0

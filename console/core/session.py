@@ -89,6 +89,9 @@ class Later(Session):
         except SourceError as error:
             emit(Event(time.time(), "fail", error.message, "(gpuconsole)", "session"))
             return
+        except ImportError as error:
+            emit(Event(time.time(), "fail", f"nothing can be read: {error}; install again", "(gpuconsole)", "session"))
+            return
         with self._lock:
             self._made = made
             if not self._stopped:
