@@ -13,6 +13,8 @@ from console.core.model import Failure, ModelRow, Reading, Verdict
 from console.core.text import one_line
 
 ERROR_LENGTH = 160
+FROZEN_FROM = 20
+"""Requests that statistics must have counted before a counter that stands at 0 is called frozen."""
 
 
 @rule("V33")
@@ -162,9 +164,19 @@ def _triton(look: Look) -> Iterator[Verdict]:
             yield _blind(look, "metrics", "server", error)
     elif not metrics.has_pending and metrics.models:
         yield _blind(look, "pending", "server", None)
-    if metrics is not None and metrics.counters_frozen:
+    if any(_frozen(row) for row in look.ready):
         yield _blind(look, "frozen", "server", None)
     yield from _configs(look)
+
+
+def _frozen(row: ModelRow) -> bool:
+    """True where the page's counters stand at 0 while statistics count: counter_latencies=false (triton.md 2.1).
+
+    A reload sets only statistics back to 0, so the page is never behind them otherwise.
+    """
+    if row.flow is None or row.metrics is None:
+        return False
+    return row.metrics.success_total == 0 and row.flow.stats.success_count >= FROZEN_FROM
 
 
 def _configs(look: Look) -> Iterator[Verdict]:

@@ -426,8 +426,6 @@ class TritonMetrics(Struct, frozen=True):
     has_pending: bool = False
     has_summaries: bool = False
     has_histograms: bool = False
-    counters_frozen: bool = False
-    """True when statistics move and the counters of the page do not (counter_latencies=false)."""
     custom: tuple[CustomFamily, ...] = ()
 
 

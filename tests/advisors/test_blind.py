@@ -175,8 +175,14 @@ def test_a_page_without_pending_counts_and_one_with_frozen_counters() -> None:
     assert BUSY.metrics
     old = TritonMetrics("x", models=(BUSY.metrics,), has_summaries=True)
     assert titles(snapshot(BUSY, metrics=good("triton.metrics", old)))[0].startswith("waiting: cannot tell")
-    frozen = replace(old, has_pending=True, counters_frozen=True)
-    assert titles(snapshot(BUSY, metrics=good("triton.metrics", frozen)))[0].startswith("counters on the metrics page")
+    assert BUSY.flow
+    for counted, frozen in ((19, False), (20, True)):
+        flow = replace(BUSY.flow, stats=replace(BUSY.flow.stats, success_count=counted))
+        for shown in (0.0, 5.0, None):
+            page = replace(BUSY.metrics, success_total=shown)
+            found = titles(snapshot(replace(BUSY, flow=flow, metrics=page)))
+            told = any(title.startswith("counters on the metrics page") for title in found)
+            assert told == (frozen and shown == 0), (counted, shown)
 
 
 def test_a_model_whose_configuration_cannot_be_had() -> None:
