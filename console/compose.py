@@ -12,7 +12,7 @@ from console.clients.host import boot_time
 from console.clients.triton import TritonAddress
 from console.clients.triton_ask import ask
 from console.config import Settings
-from console.core.model import ContainerState, PodmanState, SourceError, TritonStats
+from console.core.model import ContainerState, Event, PodmanState, SourceError, TritonStats
 from console.core.poller import Source, Stream
 from console.core.session import Session
 from console.core.triton_command import (
@@ -34,6 +34,9 @@ from console.sources.triton import ConfigSource, IndexSource, MetricsSource, Ser
 DEFAULT_PORTS = (DEFAULT_HTTP_PORT, DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT)
 FIRST_LOOK = 1.0
 """Seconds for which Triton's sources wait for the first word on the container, which tells the ports."""
+
+
+TRITON_PARTS = ("triton.server", "triton.index", "triton.stats", "triton.metrics", "triton.config")
 
 
 class Kept:
@@ -172,7 +175,7 @@ def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simul
     past = Past(finder.target, lambda: _unit(container), root=root)
     streams: list[Stream] = [
         told_by_the_way,
-        LogStream(finder.target),
+        LogStream(finder.target, told=lambda event: _after_log(event, box)),
         PodmanEvents(finder.target, finder.url, lambda: box.read_now("container")),
     ]
 
@@ -184,6 +187,15 @@ def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simul
         ask=lambda model, version: ask(locator.address(), model, version),
     )
     return box
+
+
+def _after_log(event: Event, box: Session) -> None:
+    """A server that says that it answers is asked at once: after a silence sources ask only every few seconds."""
+    parts = (
+        TRITON_PARTS if event.kind == "server.start" else TRITON_PARTS[:2] if event.kind.startswith("model.") else ()
+    )
+    for part in parts:
+        box.read_now(part)
 
 
 def _after_resets(old: TritonStats, new: TritonStats, box: Session) -> None:

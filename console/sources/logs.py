@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from console.clients.podman_stream import follow_log
-from console.core.model import LogLine, SourceError
+from console.core.model import Event, LogLine, SourceError
 from console.core.podman_frames import RawLine, Resume
 from console.core.triton_log import LineReader, ServerEvents
 from console.sources.container import Target
@@ -35,7 +35,10 @@ class LogStream:
         history: int = HISTORY,
         follow: Callable[..., Any] = follow_log,
         wall: Callable[[], float] = time.time,
+        told: Callable[[Event], None] = lambda event: None,
     ) -> None:
+        """`told` hears each event too: what the log says now, the sources may read now."""
+        self._told = told
         self._target = target
         self._history = history
         self._follow = follow
@@ -85,3 +88,4 @@ class LogStream:
             for event in self._events.feed(line):
                 if event.wall >= self._events_from:
                     emit(event)
+                    self._told(event)

@@ -83,6 +83,15 @@ def test_events_come_from_new_lines_only() -> None:
     assert [event.text for event in events] == ["rank 2 is loading"]
 
 
+def test_who_listens_hears_the_events_that_are_told() -> None:
+    prefix = "I0704 13:39:57.501 1 model_lifecycle.cc:472] "
+    server = Server([line(1.0, prefix + "loading: old:1"), line(100.0, prefix + "loading: rank:2")])
+    heard: list[Event] = []
+    stream = LogStream(target, 7, server.follow, lambda: 50.0, heard.append)
+    stream.run(lambda item: None, server.stop)
+    assert [event.kind for event in heard] == ["model.loading"]
+
+
 def test_a_container_that_vanished_is_waited_for() -> None:
     server = Server(SourceError("protocol", "404"), [line(1.0, "a")])
     assert [item.text for item in run(server)] == ["a"]
