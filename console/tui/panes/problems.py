@@ -14,7 +14,7 @@ COUNTED = ("fail", "warn", "unknown")
 """Signs that the header counts, in the order of the list."""
 SUBJECT_DIGITS = {"model": "2", "container": "5", "server": "5", "gpu": "8", "box": "7"}
 FROM = {"model": "statistics", "container": "podman", "server": "health", "gpu": "NVML", "box": "host"}
-OPENS, FROM_CELLS, SINCE = 14, 12, 10
+OPENS, FROM_CELLS, SINCE = 14, 14, 10
 VerdictKey = tuple[str, str | None, str]
 """Identity of a verdict: id, model, title without figures that move."""
 
@@ -37,6 +37,13 @@ def digit_of(verdict: Verdict) -> str:
         if digit in known:
             return digit
     return ""
+
+
+def _origin(verdict: Verdict) -> str:
+    """Where the verdict says that it comes from, in a few cells; by its subject where it says nothing."""
+    if verdict.source.startswith("/v2/models/stats"):
+        return "statistics"
+    return one_line(verdict.source, 100) or FROM.get(verdict.subject, "why")
 
 
 class ProblemsPane(Pane):
@@ -69,7 +76,7 @@ class ProblemsPane(Pane):
 
     def _rows(self, verdict: Verdict, view: View, cells: int) -> list[Row]:
         title = left(one_line(verdict.title, 300), cells - 1) + " "
-        origin = left(FROM.get(verdict.subject, "why"), FROM_CELLS)
+        origin = left(_origin(verdict), FROM_CELLS - 1) + " "
         line: Line = (
             sign(verdict.sign),
             ("  ", ""),
