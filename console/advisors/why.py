@@ -12,7 +12,7 @@ import msgspec
 
 from console.advisors.figures import Figures
 from console.advisors.memory import Memory
-from console.advisors.rule import Look, Rule, rules_of, verdict
+from console.advisors.rule import Look, rules_of, verdict
 from console.advisors.table import SIGN_ORDER, Fold, table
 from console.core.history import History
 from console.core.model import Asked, ModelRow, Snapshot, Verdict
@@ -51,11 +51,6 @@ class Why:
         self._flow = tuple((id_, rules[id_].flow) for id_ in order if id_ in rules and rules[id_].flow)
         self._rules = tuple(one for one in rules.values() if one.look)
         self._flow_ids = frozenset(order)
-
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        """All rules that were found."""
-        return rules_of(self._found.modules)
 
     def evaluate(
         self, snapshot: Snapshot, history: History, asked: Mapping[str, Asked] = NO_ANSWERS
