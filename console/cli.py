@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from console import __version__, faultlog
-from console.config import ConfigError, Loaded, Settings, describe, load
+from console.config import ConfigError, Loaded, Settings, describe, load, state_dir
 from console.core.model import SourceError
-from console.tui.state import state_dir
 
 log = logging.getLogger(__name__)
 USAGE = 64

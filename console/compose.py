@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from console.clients.host import boot_time
-from console.clients.triton import TritonAddress
 from console.clients.triton_ask import ask
 from console.config import Settings
 from console.core.model import ContainerState, Event, PodmanState, SourceError, TritonStats
 from console.core.poller import Source, Stream
 from console.core.session import Session
-from console.core.triton_command import (
-    DEFAULT_GRPC_PORT,
-    DEFAULT_HTTP_PORT,
-    DEFAULT_METRICS_PORT,
-    ServerPorts,
-    http_ports,
-)
 from console.sources.container import ContainerSettings, ContainerSource
 from console.sources.events import Outbox, Past, PodmanEvents
 from console.sources.gpu import GpuSource
 from console.sources.host import HostSource
 from console.sources.kernel_log import KernelLogSource
+from console.sources.locator import DEFAULT_PORTS, Locator
 from console.sources.logs import LogStream
-from console.sources.repository import Place, RepositorySource, places
+from console.sources.repository import RepositorySource
 from console.sources.triton import ConfigSource, IndexSource, MetricsSource, ServerSource, StatsSource
 
-DEFAULT_PORTS = (DEFAULT_HTTP_PORT, DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT)
 FIRST_LOOK = 1.0
 """Seconds for which Triton's sources wait for the first word on the container, which tells the ports."""
 
@@ -80,61 +72,6 @@ class Kept:
         self._source.close()
 
 
-class Locator:
-    """Where Triton answers and where its models lie: what the operator said, else what the container tells."""
-
-    def __init__(self, settings: Settings, container: Kept) -> None:
-        self._triton = settings.triton
-        self._repository = settings.repository.path
-        self._container = container
-        self._last: ServerPorts | None = None
-
-    def _state(self) -> ContainerState | None:
-        self._container.tried.wait(FIRST_LOOK)
-        value: PodmanState | None = self._container.value
-        return value.container if value else None
-
-    def _ports(self) -> ServerPorts | None:
-        """Those of the container; of a stopped one too, and of one that is gone its last ones: what answers on the
-        usual ports meanwhile is some other server."""
-        state = self._state()
-        told = http_ports(state) if state is not None else None
-        if told is not None and told.http is not None:
-            self._last = told
-        return self._last
-
-    def address(self) -> TritonAddress:
-        """For one connection; asked again at each (re)connection, since a container made anew may have other ports."""
-        told = self._triton
-        found = None
-        if not (told.host and told.http_port and told.metrics_port):
-            found = self._ports()
-        elsewhere = bool(told.host) and found is not None and told.host not in (found.host, "localhost")
-        if elsewhere:
-            found = None
-        http, grpc, metrics = DEFAULT_PORTS
-        return TritonAddress(
-            host=told.host or (found.host if found else "127.0.0.1"),
-            http_port=told.http_port or (found.http if found and found.http else http),
-            grpc_port=told.grpc_port or (found.grpc if found else grpc),
-            metrics_port=(told.metrics_port or (found.metrics if found else metrics)) if told.metrics else None,
-            https=told.https,
-            ca_file=told.ca_file,
-            insecure=told.insecure,
-            headers=told.headers,
-        )
-
-    def places(self) -> Sequence[Place]:
-        """The model repositories on this host; SourceError with the reason when there is none to see."""
-        if self._repository:
-            return (Place(self._repository),)
-        state = self._state()
-        if state is None:
-            hint = "name the folder: --repository DIR, or [repository] path in the settings"
-            raise SourceError("unavailable", "no Triton container tells where the models lie", hint)
-        return places(state.command, state.mounts)
-
-
 def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simulated: str | None = None) -> Session:
     """All sources and streams of one box; nothing is read before the session starts.
 
@@ -152,7 +89,7 @@ def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simul
         root,
     )
     container = Kept(finder)
-    locator = Locator(settings, container)
+    locator = Locator(settings, lambda: _state(container))
     interval = settings.triton.interval
     # counters that began anew mean a reload, and a reload may mean a new configuration: both are asked for at once
     stats = Kept(StatsSource(locator.address, interval), lambda old, new: _after_resets(old, new, box))
@@ -208,6 +145,12 @@ def _kernel_log(outbox: Outbox, root: Path, simulated: str | None) -> KernelLogS
     if simulated is None:
         return KernelLogSource(outbox.put)
     return KernelLogSource(outbox.put, root / "dev/kmsg", lambda cursor: [], lambda: boot_time(root))
+
+
+def _state(container: Kept) -> ContainerState | None:
+    container.tried.wait(FIRST_LOOK)
+    value: PodmanState | None = container.value
+    return value.container if value else None
 
 
 def _unit(container: Kept) -> str | None:

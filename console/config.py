@@ -16,10 +16,15 @@ from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import Struct, field
-from platformdirs import user_config_path
+from platformdirs import user_config_path, user_state_path
 
 SYSTEM_FILE = Path("/etc/gpuconsole/config.toml")
 PREFIX = "GPUCONSOLE_"
+
+
+def state_dir() -> Path:
+    """Where logs, written screens, choices, journals and the audit go: `~/.local/state/gpuconsole`, or as XDG says."""
+    return user_state_path("gpuconsole", appauthor=False)
 
 
 class ConfigError(Exception):
@@ -80,6 +85,21 @@ class Safety(Struct, frozen=True, forbid_unknown_fields=True):
     read_only: bool = False
 
 
+class Actions(Struct, frozen=True, forbid_unknown_fields=True):
+    """How changes are made."""
+
+    watch: float = 2.0
+    """Seconds for which fail rate and latency are watched after a swap or a batching change."""
+    probe: bool = True
+    """Ask the kept (golden) question before and after a change of a model."""
+    load_timeout: float = 180.0
+    """Seconds for which the end of a model load is waited for."""
+    start_timeout: float = 180.0
+    """Seconds in which every model that was READY must be READY again after a start."""
+    stop_timeout: int = 60
+    """Seconds that a container gets to stop before it is killed; more than Triton's own 30 s of draining."""
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings."""
 
@@ -89,6 +109,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     repository: Repository = Repository()
     ui: Ui = Ui()
     safety: Safety = Safety()
+    actions: Actions = Actions()
 
 
 SECRET = frozenset({"triton.headers"})
@@ -98,6 +119,10 @@ LIMITS: Mapping[str, tuple[float, float]] = {
     "triton.metrics_port": (0, 65535),
     "triton.interval": (0.2, 60),
     "gpu.interval": (0.2, 60),
+    "actions.watch": (0, 3600),
+    "actions.load_timeout": (1, 86400),
+    "actions.start_timeout": (1, 86400),
+    "actions.stop_timeout": (1, 86400),
 }
 """Allowed range of numbers; outside it is a ConfigError."""
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.binding import Binding
 
+from console.clients.files import write_private
 from console.tui.screens import SCREENS, Entry
-from console.tui.state import write_private
 
 if TYPE_CHECKING:
     from console.tui.app import ConsoleApp

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console, RenderableType
 
-from console.tui.state import write_private
+from console.clients.files import write_private
 
 EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h."""

@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from console.config import state_dir
 from console.core.session import Session
 from console.tui import terminal
 from console.tui.signs import Charset
-from console.tui.state import State, state_dir, themes_dir
+from console.tui.state import State, themes_dir
 
 if TYPE_CHECKING:
     from console.tui.app import Judge

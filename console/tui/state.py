@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from platformdirs import user_config_path, user_state_path
+from platformdirs import user_config_path
+
+from console.clients.files import write_private
 
 FILE = "tui.json"
-
-
-def state_dir() -> Path:
-    """Where logs, written screens and choices go: `~/.local/state/gpuconsole`, or as XDG says."""
-    return user_state_path("gpuconsole", appauthor=False)
 
 
 def themes_dir() -> Path:
@@ -48,16 +43,3 @@ class State:
         except (OSError, ValueError, RecursionError):
             return {}
         return {str(k): v for k, v in found.items() if isinstance(v, str)} if isinstance(found, Mapping) else {}
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all; OSError when that fails."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise

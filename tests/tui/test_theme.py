@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from rich.style import Style
 from textual.theme import BUILTIN_THEMES
 
+from console.clients.files import write_private
 from console.tui.run import chosen_theme, theme_names
 from console.tui.signs import SIGN_STYLES
-from console.tui.state import FILE, State, write_private
+from console.tui.state import FILE, State
 from console.tui.theme import (
     DEFAULT,
     STYLES,

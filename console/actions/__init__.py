@@ -1,0 +1,1 @@
+"""Everything that changes the box. Nothing else does."""

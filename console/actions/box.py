@@ -1,0 +1,157 @@
+"""One box to act on: fresh looks at it, and the only doors to the clients that change it.
+
+A Box belongs to one thread. Every client that can change something is opened through `changing`, which refuses in
+read-only mode: the second of the two guards (the first is at the key and at `do`). Every look is fresh: a plan says
+what is so now, not what the screen showed some seconds ago.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from console.clients.triton import Http, Limits, TritonAddress, server_http
+from console.config import Settings
+from console.core.model import ContainerState, GpuBox, PodmanState, Repository, Snapshot, TritonIndex
+from console.core.plan import Refused
+from console.sources.container import ContainerSettings, ContainerSource
+from console.sources.locator import DEFAULT_PORTS, Locator
+from console.sources.repository import RepositorySource
+from console.sources.triton import IndexSource
+
+READ_ONLY = "read-only: nothing that changes the box is done; start gpuconsole without --read-only (settings: [safety])"
+
+
+class BoxSpec(Struct, frozen=True):
+    """What it takes to open the same box in another process. Holds secrets (headers): only in private files."""
+
+    settings: Settings
+    simulated: str | None = None
+    root: str = "/"
+    nvml: str = ""
+    """State file of the simulated card; "" = the real library."""
+
+
+class Box:
+    """One box. `snapshot` is what the screen knew, for rates and notes only; identity is always looked up anew."""
+
+    def __init__(self, spec: BoxSpec, state: Path, *, snapshot: Snapshot | None = None) -> None:
+        self.spec = spec
+        self.settings = spec.settings
+        self.root = Path(spec.root)
+        self.state = state
+        """The console's state folder: journals, audit, golden questions, backups."""
+        self.snapshot = snapshot
+        podman = self.settings.podman
+        port = self.settings.triton.http_port
+        self._finder = ContainerSource(
+            ContainerSettings(
+                socket=podman.socket or None,
+                container=podman.container or None,
+                port=port or DEFAULT_PORTS[0],
+                port_told=bool(port),
+            ),
+            self.root,
+        )
+        self._finder_open = False
+        self._podman_state: PodmanState | None = None
+        self.locator = Locator(self.settings, lambda: self._container_known())
+
+    def close(self) -> None:
+        """Let all connections go."""
+        self._finder.close()
+        self._finder_open = False
+
+    # --------------------------------------------------------------------------------------------------------- looks
+
+    def podman_state(self) -> PodmanState:
+        """Podman and the Triton container now. SourceError when Podman does not answer."""
+        if not self._finder_open:
+            self._finder.open()
+            self._finder_open = True
+        self._podman_state = self._finder.read()
+        return self._podman_state
+
+    def container(self) -> ContainerState:
+        """The Triton container now; Refused where there is none."""
+        found = self.podman_state().container
+        if found is None:
+            raise Refused("there is no Triton container here: name it with --container, or create one")
+        return found
+
+    @property
+    def podman_url(self) -> str:
+        """Of the Podman service that knows the container; Refused where none answers."""
+        self.podman_state()
+        url = self._finder.url()
+        if not url:
+            raise Refused("no Podman service answers here: enable podman.socket, or name it with --socket")
+        return url
+
+    def address(self) -> TritonAddress:
+        """Where Triton answers now."""
+        return self.locator.address()
+
+    def http(self, limits: Limits | None = None) -> Http:
+        """A reading client for Triton's HTTP port; close it."""
+        return server_http(self.address(), limits)
+
+    def index(self) -> TritonIndex:
+        """The repository index now. SourceError when Triton does not answer."""
+        source = IndexSource(self.address)
+        source.open()
+        try:
+            return source.read()
+        finally:
+            source.close()
+
+    def ready(self) -> tuple[tuple[str, str], ...]:
+        """(model, version) of all that is READY now, sorted."""
+        return tuple(sorted((e.name, e.version or "") for e in self.index().entries if e.state == "READY"))
+
+    def repository(self) -> Repository:
+        """The model repository on this host's disk now; SourceError with the reason where it cannot be seen."""
+        source = RepositorySource(self.locator.places, lambda: None)
+        source.open()
+        try:
+            return source.read()
+        finally:
+            source.close()
+
+    def gpus(self) -> GpuBox:
+        """The cards now. SourceError where NVML does not answer."""
+        from console.sources.gpu import GpuSource
+
+        source = GpuSource(api=self.nvml_api(), root=str(self.root))
+        source.open()
+        try:
+            return source.read()
+        finally:
+            source.close()
+
+    def nvml_api(self) -> Any:
+        """What stands in for pynvml: the simulated card's functions; None = the real module."""
+        if not self.spec.nvml:
+            return None
+        from console.simulator.nvml import SimulatedNvml
+
+        return SimulatedNvml(Path(self.spec.nvml))
+
+    def _container_known(self) -> ContainerState | None:
+        if self._podman_state is None:
+            self.podman_state()
+        return None if self._podman_state is None else self._podman_state.container
+
+    # --------------------------------------------------------------------------------------------------------- doors
+
+    @property
+    def read_only(self) -> bool:
+        """True when nothing may be changed."""
+        return self.settings.safety.read_only
+
+    def changing(self) -> None:
+        """The second guard: called by each door below, and by whatever else changes files or processes."""
+        if self.read_only:
+            raise Refused(READ_ONLY)
