@@ -7,8 +7,9 @@ what is so now, not what the screen showed some seconds ago.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -20,6 +21,9 @@ from console.sources.container import ContainerSettings, ContainerSource
 from console.sources.locator import DEFAULT_PORTS, Locator
 from console.sources.repository import RepositorySource
 from console.sources.triton import IndexSource
+
+if TYPE_CHECKING:
+    from console.clients.systemd import Systemd, SystemdView
 
 READ_ONLY = "read-only: nothing that changes the box is done; start gpuconsole without --read-only (settings: [safety])"
 
@@ -139,6 +143,25 @@ class Box:
 
         return SimulatedNvml(Path(self.spec.nvml))
 
+    @property
+    def unit_of_user(self) -> bool:
+        """True where the container's unit belongs to the user's own systemd (rootless Podman), from its cgroup."""
+        from console.clients import units
+
+        container = self.container()
+        told = None if container.pid is None else units.in_user_manager((container.pid,), self.root)
+        return self.podman_state().origin == "rootless" if told is None else told
+
+    def units(self) -> SystemdView:
+        """What systemd tells; `user=True` means the manager of the user who owns the container."""
+        from console.clients.systemd import SystemdView
+
+        return SystemdView(self._owner())
+
+    def _owner(self) -> int | None:
+        found = re.search(r"/run/user/(\d+)/", self._finder.url() or "")
+        return int(found[1]) if found else None
+
     def _container_known(self) -> ContainerState | None:
         if self._podman_state is None:
             self.podman_state()
@@ -155,3 +178,10 @@ class Box:
         """The second guard: called by each door below, and by whatever else changes files or processes."""
         if self.read_only:
             raise Refused(READ_ONLY)
+
+    def systemd(self) -> Systemd:
+        """systemctl to act with."""
+        self.changing()
+        from console.clients.systemd import Systemd
+
+        return Systemd(self._owner())

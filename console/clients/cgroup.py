@@ -148,6 +148,13 @@ def owning_unit(pid: int, root: Path = Path("/")) -> str | None:
     return None
 
 
+def systemd_path(pid: int, root: Path = Path("/")) -> str | None:
+    """A process's path in systemd's own tree (`name=systemd` of cgroup v1, or v2's only one); None = not told."""
+    pairs = [line.split(":", 2) for line in (_text(root / f"proc/{pid}/cgroup") or "").splitlines()]
+    found = {pair[1]: pair[2] for pair in pairs if len(pair) == 3}
+    return found.get("name=systemd") or found.get("")
+
+
 def _text(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8", errors="replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -40,6 +41,19 @@ def unit_of_processes(pids: Sequence[int], create_command: Sequence[str], root: 
                 return cgroup.owning_unit(int(folder.name), root)
         except OSError:
             continue
+    return None
+
+
+def in_user_manager(pids: Sequence[int], root: Path = Path("/")) -> bool | None:
+    """True when a process runs below a user's own systemd, False below the system's services; None = not told."""
+    for pid in pids:
+        group = cgroup.systemd_path(pid, root)
+        if group is None:
+            continue
+        if re.search(r"/user@\d+\.service/", group):
+            return True
+        if group.startswith("/system.slice/"):
+            return False
     return None
 
 
