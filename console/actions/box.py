@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from console.clients.triton import Http, Limits, TritonAddress, server_http
 from console.config import Settings
-from console.core.model import ContainerState, GpuBox, PodmanState, Repository, Snapshot, TritonIndex
+from console.core.model import ContainerState, GpuBox, PodmanState, Repository, Snapshot, SourceError, TritonIndex
 from console.core.plan import Refused
 from console.sources.container import ContainerSettings, ContainerSource
 from console.sources.locator import DEFAULT_PORTS, Locator
@@ -23,7 +23,9 @@ from console.sources.repository import RepositorySource
 from console.sources.triton import IndexSource
 
 if TYPE_CHECKING:
+    from console.clients.podman_control import PodmanControl
     from console.clients.systemd import Systemd, SystemdView
+    from console.clients.triton_control import Route, TritonControl
 
 READ_ONLY = "read-only: nothing that changes the box is done; start gpuconsole without --read-only (settings: [safety])"
 
@@ -115,6 +117,28 @@ class Box:
         """(model, version) of all that is READY now, sorted."""
         return tuple(sorted((e.name, e.version or "") for e in self.index().entries if e.state == "READY"))
 
+    def route(self, wanted: str = "") -> Route:
+        """How a load would be sent; `wanted`: `gRPC`, `HTTP`, or "" for the better one. SourceError as `index`."""
+        from console.clients.triton_control import find_route
+
+        return find_route(self.address(), wanted)
+
+    def served_config(self, name: str, version: str | None = None) -> str:
+        """A configuration as served, JSON text with its secrets. SourceError where the version is not ready."""
+        from console.clients.triton_control import served_config
+
+        return served_config(self.address(), name, version)
+
+    def load_cause(self, model: str, since: float) -> tuple[str, ...]:
+        """What the container's log tells since `since` (Unix seconds) of why a load failed; empty where it is silent
+        or cannot be read. The load's answer hides a configuration that cannot be parsed."""
+        from console.clients.triton_cause import load_cause
+
+        try:
+            return load_cause(self.podman_url, self.container().id, model, since)
+        except (SourceError, Refused):
+            return ()
+
     def repository(self) -> Repository:
         """The model repository on this host's disk now; SourceError with the reason where it cannot be seen."""
         source = RepositorySource(self.locator.places, lambda: None)
@@ -185,3 +209,17 @@ class Box:
         from console.clients.systemd import Systemd
 
         return Systemd(self._owner())
+
+    def triton_control(self, wanted: str = "") -> TritonControl:
+        """The client that loads and unloads models; `wanted` as for `route`."""
+        self.changing()
+        from console.clients.triton_control import TritonControl
+
+        return TritonControl(self.address(), self.route(wanted))
+
+    def podman(self) -> PodmanControl:
+        """Podman's API to act with, where the container is; close it."""
+        self.changing()
+        from console.clients.podman_control import PodmanControl
+
+        return PodmanControl(self.podman_url)
