@@ -17,11 +17,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from console.core.model import CustomFamily, ModelKey, SourceError
+from console.core.histograms import Buckets
+from console.core.model import CustomFamily, CustomSample, ModelKey, SourceError
 from console.core.text import decode, literal, one_line
 
 MAX_CUSTOM_FAMILIES: Final = 64
 MAX_CUSTOM_SAMPLES: Final = 64
+MAX_CUSTOM_HISTOGRAMS: Final = 256
+"""Series, each with all of its buckets."""
+MAX_BUCKETS: Final = 200
 MAX_REMEMBERED: Final = 400_000
 """Spellings kept; labels that change with each request must not fill the memory."""
 
@@ -133,6 +137,8 @@ class Page(Struct, frozen=True):
     """Names of Triton's families that the page declares (samples or not), and GPU, PENDING, SUMMARY, HISTOGRAM where
     it has samples of them."""
     custom: tuple[CustomFamily, ...]
+    histograms: tuple[Buckets, ...]
+    """Triton's own (family HISTOGRAM) and custom ones."""
 
 
 class _Kind(IntEnum):
@@ -146,16 +152,33 @@ class _Kind(IntEnum):
     CUSTOM = 7
     TYPE = 8
     SEEN = 9
+    BUCKET = 10
 
 
 class _Custom:
-    __slots__ = ("kind", "name", "page", "texts", "values")
+    __slots__ = ("kind", "known", "name", "page", "values")
 
     def __init__(self, name: str, kind: str) -> None:
         self.name, self.kind = name, kind
         self.page = 0
-        self.texts: list[str] = []
+        self.known: dict[str, Series] = {}
         self.values: dict[str, float] = {}
+
+
+class _Buckets:
+    """One histogram series while its page is read."""
+
+    __slots__ = ("bounds", "family", "labels", "model", "page", "values")
+
+    def __init__(self, family: str, model: ModelKey | None, labels: str) -> None:
+        self.family, self.model, self.labels = family, model, labels
+        self.page = 0
+        self.bounds: set[float] = set()
+        self.values: dict[float, float] = {}
+
+    def told(self) -> Buckets:
+        """As plain data."""
+        return Buckets(self.family, self.model, self.labels, tuple(sorted(self.values.items())))
 
 
 class _Slot(Struct, frozen=True):
@@ -166,6 +189,7 @@ class _Slot(Struct, frozen=True):
     text: str = ""
     number: float = 0.0
     custom: _Custom | None = None
+    buckets: _Buckets | None = None
 
 
 _IGNORE = _Slot(_Kind.IGNORE)
@@ -176,6 +200,8 @@ _MODEL_KINDS = {
     SUMMARY: _Kind.QUANTILE,
     "nv_model_load_duration_secs": _Kind.LOAD,
 }
+_OWN = ("model", "version", "namespace")
+"""Labels that say which model a series is about."""
 _GAUGES = frozenset({"nv_pinned_memory_pool_total_bytes", "nv_pinned_memory_pool_used_bytes", "nv_cpu_utilization"})
 
 
@@ -188,6 +214,8 @@ class PageReader:
         self._ordered: list[ModelLines] = []
         self._types: dict[str, str] = {}
         self._custom: dict[str, _Custom] = {}
+        self._buckets: dict[tuple[str, ModelKey | None, str], _Buckets] = {}
+        self._custom_histograms = 0
         self._page = 0
 
     def read(self, body: bytes) -> Page:
@@ -246,6 +274,7 @@ class PageReader:
             gauges,
             frozenset(families),
             tuple(self._custom_families()),
+            tuple(buckets.told() for buckets in self._buckets.values() if buckets.page == page),
         )
 
     def _box_line(self, slot: _Slot, value: float, gauges: dict[str, float], families: set[str]) -> None:
@@ -253,6 +282,14 @@ class PageReader:
             gauges[slot.text] = value
         elif slot.kind is _Kind.SEEN:
             families.add(slot.text)
+        elif slot.buckets is not None:
+            buckets = slot.buckets
+            if buckets.page != self._page:
+                buckets.page = self._page
+                buckets.values.clear()
+            buckets.values[slot.number] = value
+            if buckets.family == HISTOGRAM:
+                families.add(HISTOGRAM)
         elif slot.custom is not None:
             custom = slot.custom
             if custom.page != self._page:
@@ -263,7 +300,11 @@ class PageReader:
     def _custom_families(self) -> Iterator[CustomFamily]:
         for custom in self._custom.values():
             if custom.page == self._page:
-                found = tuple((text, custom.values[text]) for text in custom.texts if text in custom.values)
+                found = tuple(
+                    CustomSample(text, custom.values[text], _model_of(series), series.labels)
+                    for text, series in custom.known.items()
+                    if text in custom.values
+                )
                 yield CustomFamily(custom.name, custom.kind, found)
 
     def _learn(self, line: str, spelling: str, word: str) -> tuple[_Slot, str]:
@@ -295,6 +336,8 @@ class PageReader:
             return _Slot(_Kind.GAUGE, text=name)
         if name.startswith("nv_gpu_"):
             return _Slot(_Kind.SEEN, text=GPU)
+        if name == HISTOGRAM + "_bucket":
+            return self._bucket_slot(series, HISTOGRAM)
         if name.startswith(HISTOGRAM):
             return _Slot(_Kind.SEEN, text=HISTOGRAM)
         if not name.startswith("nv_") or name.startswith("nv_trt_llm_"):
@@ -312,9 +355,7 @@ class PageReader:
         return _Slot(kind, self._model(labels), literal(labels.get("reason", "")), number)
 
     def _model(self, labels: Mapping[str, str]) -> ModelLines:
-        key = ModelKey(
-            literal(labels["model"]), literal(labels.get("version", "")), literal(labels.get("namespace", ""))
-        )
+        key = _key(labels)
         model = self._models.get(key)
         if model is None:
             model = self._models[key] = ModelLines(key)
@@ -327,18 +368,50 @@ class PageReader:
             base = name.removesuffix(ending)
             if base != name and self._types.get(base) in ("histogram", "summary"):
                 name, suffix = base, ending
+        if suffix == "_bucket" and self._types[name] == "histogram":
+            return self._bucket_slot(series, name)
         custom = self._custom.get(name)
         if custom is None:
             if len(self._custom) >= MAX_CUSTOM_FAMILIES:
                 return _IGNORE
             custom = self._custom[name] = _Custom(name, self._types.get(name, "untyped"))
-        if len(custom.texts) >= MAX_CUSTOM_SAMPLES:
+        if len(custom.known) >= MAX_CUSTOM_SAMPLES:
             return _IGNORE
         text = one_line(f"{suffix} {series.text}" if suffix else series.text, 300)
-        if text not in custom.texts:
-            custom.texts.append(text)
+        custom.known.setdefault(text, series)
         return _Slot(_Kind.CUSTOM, text=text, custom=custom)
+
+    def _bucket_slot(self, series: Series, family: str) -> _Slot:
+        labels = dict(series.labels)
+        try:
+            bound = float(labels.pop("le"))
+        except (KeyError, ValueError):
+            return _IGNORE
+        model = _model_of(series)
+        others = ",".join(f"{name}={value}" for name, value in labels.items() if name not in _OWN or model is None)
+        key = (family, model, one_line(others, 300))
+        buckets = self._buckets.get(key)
+        if buckets is None:
+            if family != HISTOGRAM:
+                if self._custom_histograms >= MAX_CUSTOM_HISTOGRAMS:
+                    return _IGNORE
+                self._custom_histograms += 1
+            buckets = self._buckets[key] = _Buckets(*key)
+        if bound != bound or (bound not in buckets.bounds and len(buckets.bounds) >= MAX_BUCKETS):
+            return _IGNORE
+        buckets.bounds.add(bound)
+        return _Slot(_Kind.BUCKET, number=bound, buckets=buckets)
 
     def _forget(self) -> None:
         self._slots, self._models, self._ordered = {}, {}, []
         self._types, self._custom = {}, {}
+        self._buckets, self._custom_histograms = {}, 0
+
+
+def _key(labels: Mapping[str, str]) -> ModelKey:
+    return ModelKey(literal(labels["model"]), literal(labels.get("version", "")), literal(labels.get("namespace", "")))
+
+
+def _model_of(series: Series) -> ModelKey | None:
+    labels = dict(series.labels)
+    return _key(labels) if "model" in labels else None

@@ -338,6 +338,8 @@ class Window(Struct, frozen=True):
     batches: tuple[BatchWindow, ...]
     crosses_reset: bool
     """True when the counters began anew inside the window (reload, restart): Why does not judge such a window."""
+    cache_misses: int = 0
+    """Requests that were looked up in the response cache and not found."""
 
 
 class ModelFlow(Struct, frozen=True):
@@ -388,6 +390,27 @@ class Quantile(Struct, frozen=True):
     ms: float
 
 
+class Histogram(Struct, frozen=True):
+    """Observations of one histogram over an interval, by differences of its buckets (core/histograms.py)."""
+
+    family: str
+    model: ModelKey | None
+    """None where its labels name no model."""
+    labels: str
+    """Its other labels as they were spelled."""
+    span: float
+    """True seconds between the two pages; 0 at the first one."""
+    bounds: tuple[float, ...]
+    """Finite upper bounds in the family's unit, ascending."""
+    counts: tuple[float, ...]
+    """Observations of each bucket; one more than `bounds`: the last lie beyond the last bound."""
+
+    @property
+    def total(self) -> float:
+        """All observations."""
+        return sum(self.counts)
+
+
 class ModelMetrics(Struct, frozen=True):
     """What only the metrics page knows about one model version."""
 
@@ -401,6 +424,22 @@ class ModelMetrics(Struct, frozen=True):
     request_summary: tuple[Quantile, ...] = ()
     """Percentiles of the request time where summary_latencies is on; () otherwise."""
     load_seconds: float | None = None
+    first_response: Histogram | None = None
+    """Milliseconds to the first response where histogram_latencies is on (24.11: decoupled models, 26.01: all)."""
+
+
+class CustomSample(Struct, frozen=True):
+    """One series of a custom family."""
+
+    text: str
+    """Its labels as they were spelled; begins with `_sum` or `_count` for those of a histogram or summary."""
+    value: float
+    model: ModelKey | None = None
+    """None where its labels name no model."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """All labels, unescaped."""
+    rate10: float | None = None
+    """A second over the last 10 s, of counters; None for gauges and at the first page."""
 
 
 class CustomFamily(Struct, frozen=True):
@@ -408,8 +447,9 @@ class CustomFamily(Struct, frozen=True):
 
     name: str
     kind: str
-    samples: tuple[tuple[str, float], ...]
-    """(label text, value); at most the first 64."""
+    """counter, gauge, histogram, summary, untyped."""
+    samples: tuple[CustomSample, ...]
+    """At most the first 64; buckets are in `TritonMetrics.histograms`."""
 
 
 class TritonMetrics(Struct, frozen=True):
@@ -427,6 +467,8 @@ class TritonMetrics(Struct, frozen=True):
     has_summaries: bool = False
     has_histograms: bool = False
     custom: tuple[CustomFamily, ...] = ()
+    histograms: tuple[Histogram, ...] = ()
+    """Of custom families; Triton's own is in `ModelMetrics.first_response`."""
 
 
 class EnsembleStep(Struct, frozen=True):

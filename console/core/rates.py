@@ -418,7 +418,7 @@ def _between(old: _Sample, new: _Sample, span: float) -> Window:
         ]
         runs = _batch_windows(_batches_added(old), _batches_added(new))
     (inferences, executions, success, success_ns, failed, _, queued, queue_ns) = d[:8]
-    (inputs, input_ns, infers, infer_ns, outputs, output_ns, hits) = d[8:15]
+    (inputs, input_ns, infers, infer_ns, outputs, output_ns, hits, _, misses) = d[8:17]
     input_ms, infer_ms, output_ms = _ms(input_ns, inputs), _ms(infer_ns, infers), _ms(output_ns, outputs)
     batches, busy_ns = runs
     return Window(
@@ -440,6 +440,7 @@ def _between(old: _Sample, new: _Sample, span: float) -> Window:
         busy_seconds=busy_ns / 1e9,
         batches=batches,
         crosses_reset=not same,
+        cache_misses=misses,
     )
 
 

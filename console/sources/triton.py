@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 
 import msgspec
@@ -30,8 +30,11 @@ from console.clients.triton_wire import (
     decode_metadata,
     ready_versions,
 )
+from console.core.histograms import HistogramTracker, together
 from console.core.model import (
+    CustomFamily,
     FailureCount,
+    Histogram,
     IndexEntry,
     ModelConfig,
     ModelKey,
@@ -261,6 +264,7 @@ class MetricsSource(_HttpSource):
         super().__init__(where, interval)
         self._reader = PageReader()
         self._tracker: MetricsTracker[str] = MetricsTracker()
+        self._histograms = HistogramTracker()
         self._models: dict[ModelKey, _Model] = {}
         self._sampled = 0.0
 
@@ -273,9 +277,12 @@ class MetricsSource(_HttpSource):
         answer = http.get("/metrics")
         page = self._reader.read(expect_ok(answer, "metrics page"))
         totals = {spelling: total for lines in page.models for _, spelling, total in lines.failures}
+        totals.update(_custom_totals(page.custom))
         rates = self._tracker.update(answer.mono, totals)
+        histograms = self._histograms.update(answer.mono, page.histograms)
+        responses = _first_responses(histograms)
         fresh = self._begin_samples(answer.mono)
-        models = tuple(self._model(lines, rates, fresh) for lines in page.models)
+        models = tuple(self._model(lines, rates, fresh, responses.get(lines.key)) for lines in page.models)
         if len(self._models) > 2 * len(models) + 1000:
             self._models = {m.key: self._models[m.key] for m in models}
         return TritonMetrics(
@@ -288,7 +295,8 @@ class MetricsSource(_HttpSource):
             has_pending=PENDING in page.families,
             has_summaries=SUMMARY in page.families,
             has_histograms=HISTOGRAM in page.families,
-            custom=page.custom,
+            custom=tuple(_with_rates(family, rates) for family in page.custom),
+            histograms=tuple(one for one in histograms if one.family != HISTOGRAM),
         )
 
     def _begin_samples(self, mono: float) -> bool:
@@ -302,7 +310,9 @@ class MetricsSource(_HttpSource):
             self._sampled = mono
         return fresh
 
-    def _model(self, lines: ModelLines, rates: Mapping[str, Rates], fresh: bool) -> ModelMetrics:
+    def _model(
+        self, lines: ModelLines, rates: Mapping[str, Rates], fresh: bool, first_response: Histogram | None
+    ) -> ModelMetrics:
         model = self._models.get(lines.key)
         if model is None:
             model = self._models[lines.key] = _Model()
@@ -322,6 +332,7 @@ class MetricsSource(_HttpSource):
             and old.load_seconds == lines.load_seconds
             and len(old.request_summary) == len(lines.quantiles) == 0
             and old.pending_samples == samples
+            and old.first_response is first_response
         ):
             return old
         model.metrics = ModelMetrics(
@@ -332,6 +343,7 @@ class MetricsSource(_HttpSource):
             failures=failures,
             request_summary=tuple(Quantile(q, us / 1e3) for q, us in sorted(lines.quantiles)),
             load_seconds=_finite(lines.load_seconds),
+            first_response=first_response,
         )
         return model.metrics
 
@@ -360,6 +372,31 @@ def _together(a: FailureCount, b: FailureCount) -> FailureCount:
     rate10 = None if a.rate10 is None or b.rate10 is None else a.rate10 + b.rate10
     rate30 = None if a.rate30 is None or b.rate30 is None else a.rate30 + b.rate30
     return FailureCount(a.reason, a.total + b.total, rate10, rate30)
+
+
+def _custom_totals(families: Iterable[CustomFamily]) -> Iterator[tuple[str, float]]:
+    for family in families:
+        if family.kind == "counter":
+            yield from ((f"{family.name}{{{sample.text}", sample.value) for sample in family.samples)
+
+
+def _with_rates(family: CustomFamily, rates: Mapping[str, Rates]) -> CustomFamily:
+    if family.kind != "counter":
+        return family
+    samples = []
+    for sample in family.samples:
+        rate = rates.get(f"{family.name}{{{sample.text}")
+        samples.append(msgspec.structs.replace(sample, rate10=rate.rate10) if rate is not None else sample)
+    return msgspec.structs.replace(family, samples=tuple(samples))
+
+
+def _first_responses(histograms: Iterable[Histogram]) -> dict[ModelKey, Histogram | None]:
+    """By model; series of one model that differ in other labels (card, tags) are added after their differences."""
+    found: dict[ModelKey, list[Histogram]] = {}
+    for one in histograms:
+        if one.family == HISTOGRAM and one.model is not None:
+            found.setdefault(one.model, []).append(one)
+    return {key: together(members) for key, members in found.items()}
 
 
 def _finite(value: float | None) -> float | None:

@@ -14,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from console.clients import triton_metrics
 from console.clients.triton_metrics import (
+    MAX_BUCKETS,
     MAX_CUSTOM_FAMILIES,
+    MAX_CUSTOM_HISTOGRAMS,
     MAX_CUSTOM_SAMPLES,
     ModelLines,
     Page,
@@ -22,6 +24,7 @@ from console.clients.triton_metrics import (
     parse_line,
     parse_page,
 )
+from console.core.histograms import Buckets
 from console.core.model import ModelKey, SourceError
 
 DATA = Path(__file__).parents[1] / "data" / "triton"
@@ -86,9 +89,10 @@ def test_a_page_after_traffic() -> None:
     assert "nv_inference_request_summary_us" not in read.families
     (custom,) = [family for family in read.custom if family.name == "my_requests_total"]
     assert custom.kind == "counter"
-    ((text, value),) = custom.samples
-    assert text == r'model="cm",path="a\"b\\c\nd",version="1"'
-    assert value == 0
+    (sample,) = custom.samples
+    assert sample.text == r'model="cm",path="a\"b\\c\nd",version="1"'
+    assert (sample.value, sample.model) == (0, ModelKey("cm", "1"))
+    assert dict(sample.labels)["path"] == 'a"b\\c\nd'
 
 
 def test_a_queue_that_builds() -> None:
@@ -167,15 +171,52 @@ def test_custom_families_of_language_models() -> None:
     )
     reader = PageReader()
     for _ in range(2):
-        custom = {family.name: family for family in reader.read(text.encode()).custom}
+        read = reader.read(text.encode())
+        custom = {family.name: family for family in read.custom}
     tokens = custom["vllm:time_to_first_token_seconds"]
     assert tokens.kind == "histogram"
-    assert tokens.samples[1] == ('_bucket model="l",version="1",le="+Inf"', 5.0)
-    assert tokens.samples[3][1] == 1.98e-05
-    assert custom["nv_trt_llm_kv_cache_block_metrics"].samples[0][1] == 7
-    assert custom["lonely_sum"].kind == "untyped"
+    assert [(one.text.split()[0], one.value) for one in tokens.samples] == [("_count", 5.0), ("_sum", 1.98e-05)]
+    model = ModelKey("l", "1")
+    assert read.histograms == (Buckets("vllm:time_to_first_token_seconds", model, "", ((0.1, 2.0), (math.inf, 5.0))),)
+    assert custom["nv_trt_llm_kv_cache_block_metrics"].samples[0].value == 7
+    assert (custom["lonely_sum"].kind, custom["lonely_sum"].samples[0].model) == ("untyped", None)
     gone = reader.read(b"# TYPE nv_inference_request_success counter\n")
-    assert gone.custom == ()
+    assert (gone.custom, gone.histograms) == ((), ())
+
+
+def test_buckets_of_triton_s_own_histogram() -> None:
+    name = triton_metrics.HISTOGRAM
+    lines = [
+        f'{name}_bucket{{model="m",version="1",tag="a",le="+Inf"}} 3',
+        f'{name}_bucket{{model="m",version="1",tag="a",le="100"}} 1',
+        f'{name}_bucket{{model="m",version="1",tag="b",le="100"}} 9',
+        f'{name}_bucket{{model="m",version="1",le="x"}} 9',
+        f'{name}_bucket{{model="m",version="1",le="Nan"}} 9',
+        f'{name}_bucket{{model="m",version="1"}} 9',
+        f'{name}_count{{model="m",version="1"}} 3',
+    ]
+    reader = PageReader()
+    for seed in range(3):
+        random.Random(seed).shuffle(lines)
+        read = reader.read("\n".join(lines).encode())
+        key = ModelKey("m", "1")
+        assert sorted(read.histograms, key=lambda one: one.labels) == [
+            Buckets(name, key, "tag=a", ((100.0, 1.0), (math.inf, 3.0))),
+            Buckets(name, key, "tag=b", ((100.0, 9.0),)),
+        ]
+        assert name in read.families
+    (other,) = reader.read(f'{name}_bucket{{model="m",version="1",tag="a",le="100"}} 2'.encode()).histograms
+    assert other.cumulative == ((100.0, 2.0),)
+
+
+def test_custom_histograms_are_bounded() -> None:
+    lines = ["# TYPE nv_x gauge", "# TYPE h histogram"]
+    lines += [f'h_bucket{{n="{n}",le="{le}"}} 1' for n in range(400) for le in (1, 2)]
+    lines += [f'h_bucket{{n="0",le="{le}"}} 1' for le in range(3, 500)]
+    read = PageReader().read("\n".join(lines).encode())
+    assert len(read.histograms) == MAX_CUSTOM_HISTOGRAMS
+    assert max(len(one.cumulative) for one in read.histograms) == MAX_BUCKETS
+    assert read.histograms[0].model is None
 
 
 def test_custom_families_are_bounded() -> None:
@@ -301,3 +342,4 @@ def test_no_text_breaks_the_reader(text: str) -> None:
     second = reader.read(body)
     assert [m.key for m in first.models] == [m.key for m in second.models]
     assert repr(first.custom) == repr(second.custom)
+    assert repr(first.histograms) == repr(second.histograms)

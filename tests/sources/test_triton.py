@@ -331,6 +331,44 @@ def test_summaries_histograms_and_cards(server: Server) -> None:
     assert model.load_seconds == 1.5
 
 
+def test_histograms_and_custom_counters_over_two_pages(server: Server) -> None:
+    def more(slow: int, fast: int, tokens: int) -> str:
+        series = (
+            'nv_inference_first_response_histogram_ms_bucket{{model="rank",version="1",gpu_uuid="{0}",le="{1}"}} {2}'
+        )
+        ttft = 'vllm:ttft_seconds_bucket{{model="rank",version="1",le="{0}"}} {1}'
+        return "\n".join(
+            [
+                *(series.format(card, "100", fast) for card in "ab"),
+                *(series.format(card, "+Inf", fast + slow) for card in "ab"),
+                "# TYPE vllm:ttft_seconds histogram",
+                ttft.format("0.5", fast),
+                ttft.format("+Inf", fast + slow),
+                "# TYPE vllm:tokens_total counter",
+                f'vllm:tokens_total{{model="rank",version="1"}} {tokens}',
+                "# TYPE vllm:running gauge",
+                f'vllm:running{{model="rank",version="1"}} {tokens}',
+            ]
+        )
+
+    source = MetricsSource(server.where, interval=0.02)
+    first = read_at(source, server, page(5, 0, 0, more(5, 5, 100)))
+    assert first.models[0].first_response is not None
+    assert first.models[0].first_response.span == 0.0
+    time.sleep(0.15)
+    got = read_at(source, server, page(5, 0, 0, more(6, 8, 160)))
+    response = got.models[0].first_response
+    assert response is not None
+    assert (response.bounds, response.counts) == ((100.0,), (6, 2))
+    (ttft,) = got.histograms
+    assert (ttft.family, ttft.model, ttft.counts) == ("vllm:ttft_seconds", ModelKey("rank", "1"), (3, 1))
+    families = {family.name: family for family in got.custom}
+    (tokens,) = families["vllm:tokens_total"].samples
+    assert tokens.rate10 is not None
+    assert tokens.rate10 * ttft.span == pytest.approx(60)
+    assert families["vllm:running"].samples[0].rate10 is None
+
+
 def test_failures_of_several_cards_are_added_after_their_rates(server: Server) -> None:
     def reply(one: int, two: int) -> Reply:
         series = 'nv_inference_request_failure{{model="rank",reason="OTHER",version="1",gpu_uuid="{0}"}} {1}'
