@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from console.core import units
 from console.core.model import Asked, ModelConfig, ModelKey, ModelRow, Snapshot
 from console.core.text import one_line
-from console.tui.panes import model_work
+from console.tui.panes import model_custom, model_work
 from console.tui.panes.base import Pane, View
 from console.tui.panes.model_difference import difference
 from console.tui.panes.models_list import Grouping, Model, Version, sign_of
@@ -91,9 +91,11 @@ def details(model: Model, row: ModelRow | None, view: View, answer: Asked | None
         [*_proof(row, view, answer), *_config(row, model, snapshot, width)],
     ]
     if row is not None and row.flow is not None:
-        groups.append([*model_work.time_split(row, width), *model_work.batches(row, width), *_steps(row, width)])
+        work = (model_work.time_split, model_work.tail, model_work.batches, model_work.cache, _steps)
+        groups.append([line for part in work for line in part(row, width)])
         groups.append(model_work.failures(row, view))
     if row is not None:
+        groups.append(model_custom.custom(row, snapshot.metrics.value, width))
         groups.append([*_memory(row, view), *_loads(row, view), *_used_by(row, snapshot, width)])
     groups.append([labelled("KEYS", *_keys())])
     made: list[Row] = []

@@ -10,6 +10,7 @@ from console.core import units
 from console.core.model import BatchWindow, FailureCount, ModelRow, Window
 from console.core.text import one_line
 from console.tui.panes.base import View
+from console.tui.panes.percentiles import listed, name_of
 from console.tui.panes.wording import LABEL, labelled, paragraph, wrapped
 from console.tui.widgets.cells import Segment, left, right
 from console.tui.widgets.lines import Row
@@ -40,7 +41,8 @@ def time_split(row: ModelRow, width: int) -> list[Row]:
         return [labelled("TIME", (f"– no request in {window.span:.0f} s", "dim"))]
     label = f"TIME  {window.span:.0f} s"
     if row.ensemble or window.queue_ms is None:
-        return [labelled(label, (f"{units.millis(window.request_ms)} ms", ""), ("   the split is on its steps", "dim"))]
+        why = "the split is on its steps" if row.ensemble else "all from the response cache, none was run"
+        return [labelled(label, (f"{units.millis(window.request_ms)} ms", ""), (f"   {why}", "dim"))]
     parts = (window.queue_ms, window.input_ms or 0.0, window.infer_ms or 0.0, window.output_ms or 0.0)
     cells = max(8, min(40, width - LABEL - 12))
     bar = tuple(zip(split_bar(parts, cells), SPLIT_STYLES, strict=True))
@@ -54,6 +56,52 @@ def time_split(row: ModelRow, width: int) -> list[Row]:
         labelled(label, *bar, (f"  {units.millis(window.request_ms)} ms", "value")),
         *(labelled("", *segments) for segments in legend),
     ]
+
+
+def tail(row: ModelRow, width: int) -> list[Row]:
+    """Percentiles that the server itself gives, each with its source; no row where it gives none."""
+    metrics = row.metrics
+    if metrics is None:
+        return []
+    made: list[Row] = []
+    if metrics.request_summary:
+        words = "   ".join(f"{name_of(one.q)} {units.millis(one.ms)}" for one in metrics.request_summary)
+        made += paragraph("TAIL  60 s", f"{words} ms", width)
+        made += paragraph("", "from the server's summary of requests", width, "dim")
+    first = metrics.first_response
+    if first is None:
+        return made
+    label = "" if made else f"TAIL  {first.span:.0f} s" if first.span else "TAIL"
+    if not first.total:
+        return [*made, *paragraph(label, "– no response in the histogram's window yet", width, "dim")]
+    words = "   ".join(listed(first))
+    source = f"from histogram, ≤ bucket: {first.total:.0f} first responses in {first.span:.0f} s"
+    made += [*paragraph(label, f"{words} ms", width), *paragraph("", source, width, "dim")]
+    if first.counts[0] == first.total:
+        made += paragraph("", "all in its first bucket: model_metrics in config.pbtxt sets finer ones", width, "dim")
+    return made
+
+
+def cache(row: ModelRow, width: int) -> list[Row]:
+    """What the response cache answered; a hit is a success that no instance ran."""
+    stats = row.flow.stats if row.flow else None
+    if stats is None or not (
+        stats.cache_hit_count + stats.cache_miss_count or (row.config and row.config.response_cache)
+    ):
+        return []
+    window = row.flow.w10 if row.flow else None
+    looked = window.cache_hits + window.cache_misses if window else 0
+    words = []
+    if window is not None and looked:
+        share = f"{100 * window.cache_hits / looked:.0f} %"
+        words.append(f"{window.cache_hits} hits of {looked} looked up in {window.span:.0f} s, {share}")
+    elif window is not None:
+        words.append(f"on, nothing looked up in {window.span:.0f} s")
+    ever = stats.cache_hit_count + stats.cache_miss_count
+    words.append(f"{stats.cache_hit_count} of {ever} since its load")
+    if stats.cache_hit_count:
+        words.append(f"a hit takes {units.millis(stats.cache_hit_ns / stats.cache_hit_count / 1e6)} ms")
+    return paragraph("CACHE", "   ".join(words), width)
 
 
 def batches(row: ModelRow, width: int) -> list[Row]:

@@ -10,6 +10,7 @@ from console.core.model import BatchWindow, ContainerState, Failure, ModelRow, P
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View, age_line
 from console.tui.panes.header import lamp, short_failure
+from console.tui.panes.percentiles import tail
 from console.tui.panes.wording import wrapped
 from console.tui.signs import SIGNS
 from console.tui.widgets.cells import Line, Segment, cut, left, line_width
@@ -270,10 +271,15 @@ def _split(view: View, row: ModelRow) -> list[Line]:
     bar = split_segments(parts, min(BAR, max(8, view.width - len(label) - 12)))
     total = f"  {units.millis(window.request_ms)} ms"
     words = ("▓ waiting", "░ input", "█ model", "▒ output")
-    legend: list[Segment] = [("          ", "")]
-    for word, value, style in zip(words, parts, SPLIT_STYLES, strict=True):
-        legend += [(word[:1], style), (f"{word[1:]} {units.millis(value)}  ", "text")]
-    return [((label, "label"), *bar, (total, "value")), (*legend, (f" tail p99 {tail(row)}", "dim"))]
+    end: Segment = (f" tail p99 {tail(row)}", "dim")
+    legend: Line = ()
+    for indent, names in ((10, words), (2, words), (2, ("▓ wait", "░ in", "█ model", "▒ out"))):
+        pairs = zip(names, parts, SPLIT_STYLES, strict=True)
+        told = [((name[:1], style), (f"{name[1:]} {units.millis(value)}  ", "text")) for name, value, style in pairs]
+        legend = ((" " * indent, ""), *(segment for pair in told for segment in pair), end)
+        if line_width(legend) <= view.width:
+            break
+    return [((label, "label"), *bar, (total, "value")), legend]
 
 
 def split_parts(window: Window | None) -> tuple[float, float, float, float] | None:
@@ -286,14 +292,6 @@ def split_parts(window: Window | None) -> tuple[float, float, float, float] | No
 def split_segments(parts: tuple[float, ...], cells: int) -> Line:
     """The bar of the time split, each part in its style."""
     return tuple(zip(split_bar(parts, cells), SPLIT_STYLES, strict=True))
-
-
-def tail(row: ModelRow) -> str:
-    """The 99th percentile with its source; `–` where nothing gives one (means never become percentiles)."""
-    for one in row.metrics.request_summary if row.metrics else ():
-        if one.q == 0.99:
-            return f"{units.millis(one.ms)} ms (summary)"
-    return units.NONE
 
 
 # ----------------------------------------------------------------------------------------------------- batches, host
