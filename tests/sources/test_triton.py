@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console.clients.triton import TritonAddress
+from console.clients.triton import Limits, TritonAddress
 from console.core.model import ModelFlow, ModelKey, ModelStats, SourceError, TritonMetrics, TritonStats
 from console.core.rates import Rates
 from console.sources import triton
@@ -230,11 +231,6 @@ def test_statistics_become_flows(server: Server) -> None:
     assert flow.w1 is not None
     assert flow.w1.success == 30
     assert flow.w1.request_ms == pytest.approx(1.0)
-    source.new_epoch()
-    time.sleep(0.15)
-    server.answers["/v2/models/stats"] = stats_answer(170)
-    (flow,) = source.read().flows
-    assert (flow.w1, flow.resets) == (None, 1)
 
 
 def test_statistics_that_namespacing_takes_away(server: Server) -> None:
@@ -436,9 +432,7 @@ def test_configurations_are_fetched_when_they_may_be_new(server: Server, clock: 
     models(server, ("a", "1"), ("b", "2"), ("c", "1"))
     source.read()
     assert fetched(server) == ["c"]
-    clock.now += 31
-    for held in source._held.values():
-        held.mono = clock.now - 31
+    clock.now += source.interval
     server.answers["/v2/models/a/versions/1/config"] = answer({"name": "a", "max_batch_size": 8})
     assert source.read().configs[0].max_batch_size == 8
     assert sorted(fetched(server)) == ["a", "b", "c"]
@@ -473,10 +467,99 @@ def test_restricted_configurations(server: Server) -> None:
 def test_many_models_come_in_several_reads(server: Server) -> None:
     models(server, *((f"m{n:03}", "1") for n in range(100)))
     source = ConfigSource(server.where)
-    assert len(source.read().configs) == source.MOST
+    assert len(source.read().configs) == 2 * source.MOST
     assert source.interval == 1.0
     assert len(source.read().configs) == 100
-    assert source.interval == 5.0
+    assert source.interval == 3.0
+
+
+def test_on_a_large_box_models_that_work_come_more_often_and_all_come(server: Server, clock: Clock) -> None:
+    names = [f"m{n:02}" for n in range(50)]
+    models(server, *((name, "1") for name in names))
+    idle = {name: ModelStats(name, "1") for name in names}
+    now = [idle]
+    source = ConfigSource(
+        server.where, lambda: TritonStats(tuple(ModelFlow(ModelKey(name, "1"), one) for name, one in now[0].items()))
+    )
+    source.read()
+    fetched(server)
+    clock.now += source.WORKING
+    source.read()
+    assert fetched(server) == [], "nobody works"
+    now[0] = idle | {"m33": ModelStats("m33", "1", success_count=9)}
+    source.read()
+    assert fetched(server) == ["m33"]
+    clock.now += source.IDLE
+    now[0] = {name: ModelStats(name, "1", success_count=10) for name in names}
+    asked: list[str] = []
+    for _ in range(2):
+        source.read()
+        turn = fetched(server)
+        assert len(turn) <= source.MOST
+        asked += turn
+    assert sorted(asked) == names, "each once, before any twice"
+    assert source.interval == 3.0
+
+
+def hangs(peer: socket.socket) -> None:
+    peer.recv(1)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ConfigSource, "LIMITS", Limits(read=0.1, kept=0.1))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_model_that_hangs_keeps_no_other_from_being_read(server: Server, clock: Clock) -> None:
+    models(server, ("a", "1"), ("b", "1"), ("c", "1"))
+    server.answers["/v2/models/a/versions/1/config"] = hangs
+    source = ConfigSource(server.where)
+    got = source.read()
+    assert [config.name for config in got.configs] == ["b", "c"]
+    assert list(got.failures) == ["a"]
+    assert "did not answer within 0.1 s" in got.failures["a"]
+    fetched(server)
+    for pause in (10.0, 20.0, 40.0, 60.0, 60.0):
+        clock.now += pause - 1
+        source.read()
+        assert fetched(server) == ["b", "c"], "not asked before its time"
+        clock.now += 1.5
+        source.read()
+        assert set(fetched(server)) == {"a"}
+    models(server, ("a", "1"), ("b", "1"), ("c", "1"))
+    clock.now += 60
+    got = source.read()
+    assert ([config.name for config in got.configs], got.failures) == (["a", "b", "c"], {})
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_a_silent_model_had_stays_until_it_is_loaded_anew(server: Server, clock: Clock) -> None:
+    models(server, ("a", "1"))
+    resets = [0]
+    source = ConfigSource(server.where, lambda: TritonStats((flow("a", resets=resets[0]),)))
+    source.read()
+    server.answers["/v2/models/a/versions/1/config"] = hangs
+    clock.now += source.interval
+    got = source.read()
+    assert ([config.name for config in got.configs], list(got.failures)) == (["a"], ["a"])
+    resets[0] = 1
+    clock.now += 10
+    got = source.read()
+    assert (got.configs, list(got.failures)) == ((), ["a"])
+
+
+def test_a_server_that_goes_meanwhile_is_not_asked_for_all_the_others(server: Server, clock: Clock) -> None:
+    models(server, ("a", "1"), ("b", "1"), ("c", "1"))
+    server.answers["/v2/models/a/versions/1/config"] = None
+    source = ConfigSource(server.where)
+    got = source.read()
+    assert (got.configs, list(got.failures)) == ((), ["a"])
+    assert source.interval == 1.0
+    assert [config.name for config in source.read().configs] == ["b", "c"]
+    models(server, ("a", "1"), ("b", "1"), ("c", "1"))
+    source.close()
+    assert source.read().failures == {}, "opened again, nobody is left waiting"
 
 
 def test_a_slow_server_is_not_asked_for_all_at_once(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
