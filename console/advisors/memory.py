@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from itertools import takewhile
 
 from msgspec import Struct
 
 from console.core.model import BatchStat, GpuBox, ModelRow, ModelStats, Snapshot, Window
-from console.core.rates import StatsTracker
+from console.core.rates import window_between
 
 KEPT = 900.0
 """Seconds of card samples."""
@@ -58,10 +59,11 @@ class CardSample(Struct, frozen=True):
 
 
 class Silence(Struct, frozen=True):
-    """Since when a model has requests waiting and finishes none."""
+    """Since when a model finishes no request, and since when requests wait meanwhile (None: none waits)."""
 
     counted: tuple[int, int, int]
     since_mono: float
+    waiting_mono: float | None
 
 
 class Seen(Struct, frozen=True):
@@ -132,9 +134,7 @@ class Memory:
         before, now = self._seen.get((row.name, row.version), (None, None))
         if before is None or now is None or before.resets != now.resets:
             return None
-        tracker = StatsTracker()
-        tracker.update(before.mono, (before.stats,))
-        return tracker.update(now.mono, (now.stats,)).flows[0].w30
+        return window_between(before.stats, now.stats, now.mono - before.mono)
 
     def _remember(self, snapshot: Snapshot) -> None:
         mono = snapshot.stats.mono
@@ -160,7 +160,9 @@ class Memory:
     def silent_since(self, row: ModelRow) -> float | None:
         """Since when (monotonic) requests wait and none ended; None when that is not so."""
         silence = self._silences.get((row.name, row.version))
-        return silence.since_mono if silence else None
+        if silence is None or silence.waiting_mono is None:
+            return None
+        return max(silence.since_mono, silence.waiting_mono)
 
     def card_before(self, gpu: int, mono: float) -> CardSample | None:
         """The newest sample of a card that is older than `mono`."""
@@ -209,15 +211,23 @@ class Memory:
             known.update({batch.size: Cost(batch.runs, batch.ms_per_run) for batch in window.batches})
 
     def _silence(self, row: ModelRow, mono: float) -> None:
+        """Requests are seen to wait each second, not only at a look, so the samples tell when that began."""
         key = (row.name, row.version)
-        if row.flow is None or row.metrics is None or not row.metrics.pending:
+        if row.flow is None or row.metrics is None or row.metrics.pending is None:
             self._silences.pop(key, None)
             return
         stats = row.flow.stats
         counted = (stats.success_count, stats.fail_count, stats.execution_count)
         known = self._silences.get(key)
-        if known is None or known.counted != counted:
-            self._silences[key] = Silence(counted, mono)
+        if known is not None and known.counted != counted:
+            known = None
+        waiting: float | None = None
+        if row.metrics.pending:
+            waiting = known.waiting_mono if known else None
+            if waiting is None:
+                streak = sum(1 for _ in takewhile(lambda sample: sample > 0, reversed(row.metrics.pending_samples)))
+                waiting = mono - max(0, streak - 1)
+        self._silences[key] = Silence(counted, known.since_mono if known else mono, waiting)
 
 
 def _kind(track: _Track, row: ModelRow) -> str:

@@ -181,18 +181,13 @@ class _Series:
 
 
 class StatsTracker:
-    """Turns successive answers of `/v2/models/stats` into flows. One thread; `new_epoch` from any."""
+    """Turns successive answers of `/v2/models/stats` into flows. One thread."""
 
     def __init__(self) -> None:
         self._polls = _Polls()
         self._series: dict[tuple[str, str], _Series] = {}
         self._ordinal = 0
-        self._restarted = False
         self._result = TritonStats()
-
-    def new_epoch(self) -> None:
-        """The server is known to have restarted: counters that look continued are not taken as such."""
-        self._restarted = True
 
     def update(self, mono: float, models: Iterable[ModelStats]) -> TritonStats:
         """Take the answer got at `mono`; give all flows in the server's order.
@@ -209,7 +204,6 @@ class StatsTracker:
             previous = None
         self._polls.add(mono)
         self._ordinal += 1
-        restarted, self._restarted = self._restarted, False
         round_ = _Round(mono, self._polls)
         flows: list[ModelFlow] = []
         ordinal, known = self._ordinal, self._series
@@ -221,8 +215,6 @@ class StatsTracker:
                 continue
             elif series.seen != ordinal - 1:
                 self._returned(series, stats, previous, mono)
-            elif restarted:
-                self._after_restart(series, stats, previous, mono)
             else:
                 flow = series.flow
                 if flow is not None and (flow.stats is stats or flow.stats == stats):
@@ -264,14 +256,6 @@ class StatsTracker:
         if previous is not None and _fell(series.samples[-1], *_pack(stats)):
             self._from_zero(series, stats, previous, mono)
         else:
-            series.begin(mono, _Epoch(mono, _NO_BASE, {}), *_pack(stats))
-
-    def _after_restart(self, series: _Series, stats: ModelStats, previous: float | None, mono: float) -> None:
-        last = series.samples[-1]
-        if _fell(last, *_pack(stats)):
-            self._absorb(series, stats, previous, mono)
-        else:
-            series.resets += 1
             series.begin(mono, _Epoch(mono, _NO_BASE, {}), *_pack(stats))
 
     def _absorb(self, series: _Series, stats: ModelStats, previous: float | None, mono: float) -> None:
@@ -354,6 +338,18 @@ class _Round:
         if idle is None:
             idle = self._idle[start] = _between(old, old, span)
         return idle
+
+
+def window_between(old: ModelStats, new: ModelStats, span: float) -> Window | None:
+    """What one model version did in the `span` seconds between two answers; None where its counters began anew."""
+    if span < MIN_SPAN:
+        return None
+    epoch = _Epoch(None, _NO_BASE, {})
+    first = _Sample(epoch, *_pack(old))
+    counters, batches = _pack(new)
+    if _fell(first, counters, batches):
+        return None
+    return _between(first, _Sample(epoch, counters, _carry(first.batches, batches)), span)
 
 
 def _pack(stats: ModelStats) -> tuple[array[int], array[int]]:

@@ -216,6 +216,18 @@ def test_since_when_nothing_ends_though_requests_wait() -> None:
     assert Memory().silent_since(one) is None
 
 
+def test_when_requests_began_to_wait_is_seen_between_the_looks() -> None:
+    def at_look(seconds: float, *samples: float) -> Snapshot:
+        one = row(window(), config(), pending=samples, stats={"success_count": 0})
+        return at(seconds, one)
+
+    free, held = at_look(0, 0.0, 0.0), at_look(5, 0.0, 2.0, 4.0, 4.0)
+    one = held.models[0]
+    assert learned(free, held).silent_since(one) == held.mono - 2
+    assert learned(free, held, at_look(10, *[4.0] * 9)).silent_since(one) == held.mono - 2, "what was seen is kept"
+    assert learned(held).silent_since(one) == held.mono, "whether any ended before the first look is not known"
+
+
 # -------------------------------------------------------------------------------------------------------------- cards
 
 
