@@ -22,7 +22,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct, field
 
-from console.core.model import ErrorKind, SourceError
+from console.core.model import ErrorKind, Failure, SourceError
 from console.core.text import decode, one_line
 
 MAX_BODY: Final = 64 * 1024 * 1024
@@ -42,6 +42,8 @@ class TritonAddress(Struct, frozen=True):
     """Accept any certificate."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with each request (restricted APIs, proxies). Values are secrets."""
+    no_metrics: Failure | None = None
+    """Why there is no metrics port, where that is known."""
 
     @property
     def url(self) -> str:
@@ -265,6 +267,8 @@ def metrics_http(address: TritonAddress, limits: Limits | None = None) -> Http:
     Headers are secrets, so those meant for HTTPS are not sent to it in the open.
     """
     if address.metrics_port is None:
+        if address.no_metrics is not None:
+            raise SourceError(address.no_metrics.kind, address.no_metrics.message, address.no_metrics.hint)
         raise SourceError(
             "unavailable", "the metrics port is not known or not published", "see triton.metrics_port in the settings"
         )

@@ -26,6 +26,8 @@ class ServerPorts(Struct, frozen=True):
     http: int | None = None
     grpc: int | None = None
     metrics: int | None = None
+    metrics_allowed: bool = True
+    """False where the server's command switches its metrics off."""
 
 
 def flag_value(argv: Sequence[str], *names: str) -> str | None:
@@ -124,13 +126,15 @@ def http_ports(container: ContainerState) -> ServerPorts:
         "grpc": _port(argv, DEFAULT_GRPC_PORT, "grpc-port", off="allow-grpc"),
         "metrics": _port(argv, DEFAULT_METRICS_PORT, "metrics-port", off="allow-metrics"),
     }
+    allowed = inside["metrics"] is not None
     if container.network == "host":
         address = flag_value(argv, "http-address")
-        return ServerPorts(_reachable(address or ""), **inside)
+        return ServerPorts(_reachable(address or ""), **inside, metrics_allowed=allowed)
     published = {mapping.container_port: mapping for mapping in container.ports if mapping.protocol == "tcp"}
     chosen = {name: published[port] for name, port in inside.items() if port in published}
     host = next((_reachable(mapping.host_ip) for mapping in chosen.values()), "127.0.0.1")
-    return ServerPorts(host, **{name: mapping.host_port for name, mapping in chosen.items()})
+    ports = {name: mapping.host_port for name, mapping in chosen.items()}
+    return ServerPorts(host, ports.get("http"), ports.get("grpc"), ports.get("metrics"), allowed)
 
 
 def _port(argv: Sequence[str], default: int, flag: str, off: str) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from console.clients.triton import TritonAddress
 from console.config import Settings
-from console.core.model import ContainerState, SourceError
+from console.core.model import ContainerState, Failure, SourceError
 from console.core.triton_command import (
     DEFAULT_GRPC_PORT,
     DEFAULT_HTTP_PORT,
@@ -17,6 +17,14 @@ from console.core.triton_command import (
 from console.sources.repository import Place, places
 
 DEFAULT_PORTS = (DEFAULT_HTTP_PORT, DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT)
+OFF_IN_SETTINGS = Failure(
+    "unavailable", "the metrics page is not read: the settings say so", "see triton.metrics in the settings"
+)
+OFF_IN_SERVER = Failure(
+    "unavailable",
+    "the server runs with --allow-metrics=false, so it has no metrics page",
+    "start it without that flag",
+)
 
 
 class Locator:
@@ -57,7 +65,13 @@ class Locator:
             ca_file=told.ca_file,
             insecure=told.insecure,
             headers=told.headers,
+            no_metrics=self._no_metrics(found),
         )
+
+    def _no_metrics(self, found: ServerPorts | None) -> Failure | None:
+        if not self._triton.metrics:
+            return OFF_IN_SETTINGS
+        return OFF_IN_SERVER if found is not None and not found.metrics_allowed else None
 
     def places(self) -> Sequence[Place]:
         """The model repositories on this host; SourceError with the reason when there is none to see."""

@@ -71,7 +71,7 @@ def test_ports_published() -> None:
 
 def test_ports_in_the_hosts_network() -> None:
     box = replace(BOX, network="host", command=(*PLAIN, "--allow-metrics=false", "--http-address=0.0.0.0"))
-    assert tc.http_ports(box) == tc.ServerPorts("127.0.0.1", 9000, 8001, None)
+    assert tc.http_ports(box) == tc.ServerPorts("127.0.0.1", 9000, 8001, None, metrics_allowed=False)
 
 
 def test_no_port_published() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from console.config import Settings
-from console.core.model import ContainerState, PortMapping
+import pytest
+from msgspec.structs import replace
+
+from console.clients.triton import metrics_http
+from console.config import Settings, Triton
+from console.core.model import ContainerState, PortMapping, SourceError
 from console.sources.locator import DEFAULT_PORTS, Locator
 
 
@@ -25,3 +29,20 @@ def test_a_container_that_is_gone_is_not_looked_for_on_another_servers_port() ->
     ):
         now[0] = told
         assert locator.address().http_port == expected
+
+
+def test_metrics_that_are_switched_off_are_said_to_be() -> None:
+    on = ContainerState("i", "triton", "running", "name", network="host", command=("tritonserver",))
+    off = replace(on, command=("tritonserver", "--allow-metrics=0"))
+    ignored = Settings(triton=Triton(metrics=False))
+    told = []
+    for locator in (Locator(Settings(), lambda: off), Locator(ignored, lambda: on)):
+        with pytest.raises(SourceError) as caught:
+            metrics_http(locator.address())
+        told.append((caught.value.message, caught.value.hint))
+    assert told == [
+        ("the server runs with --allow-metrics=false, so it has no metrics page", "start it without that flag"),
+        ("the metrics page is not read: the settings say so", "see triton.metrics in the settings"),
+    ]
+    address = Locator(Settings(), lambda: on).address()
+    assert (address.metrics_port, address.no_metrics) == (DEFAULT_PORTS[2], None)
