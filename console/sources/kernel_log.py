@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from console.clients.journal import HINT, JournalEntry, Kmsg, boot_wall, kernel_entries
@@ -11,10 +11,12 @@ from console.core import kernel_faults
 from console.core.model import Event, KernelFault, KernelLog, SourceError
 
 MAX_FAULTS = 500
-SAME_FAULT = 0.01
-"""Seconds by which the wall time of one record may differ when the ring buffer is read again."""
 JOURNAL_EVERY = 6.0
 """Seconds between two calls of journalctl: each starts a process, so it is not done at every read."""
+
+Message = tuple[float, float, str]
+"""Seconds after boot by the kernel's clock, wall time, text. What was told is known by the first: a wall clock that is
+set back would else silence all faults until it has caught up."""
 
 
 class KernelLogSource:
@@ -55,7 +57,7 @@ class KernelLogSource:
     def _first_of_kmsg(self, kmsg: Kmsg) -> KernelLog:
         records = kmsg.read()
         boot = self._boot()
-        faults = self._faults((boot + record.mono, record.text) for record in records)
+        faults = self._parsed((record.mono, boot + record.mono, record.text) for record in records)
         since = boot + records[0].mono if records else None
         if records and records[0].sequence > 0:
             oldest = records[0].mono
@@ -64,9 +66,9 @@ class KernelLogSource:
             except SourceError:
                 entries = []
             older = [entry for entry in entries if entry.mono is not None and entry.mono < oldest]
-            faults = [*self._faults((entry.wall, entry.message) for entry in older), *faults]
+            faults = [*self._parsed(_messages(older, boot)), *faults]
             since = min([since or boot, *(entry.wall for entry in older[:1])])
-        return KernelLog("/dev/kmsg", since, tuple(faults[-MAX_FAULTS:]))
+        return KernelLog("/dev/kmsg", since, tuple(self._told(faults)[-MAX_FAULTS:]))
 
     def _first_of_journal(self, refused: SourceError) -> KernelLog:
         try:
@@ -76,7 +78,7 @@ class KernelLogSource:
             raise SourceError(kind, f"kernel log: {refused.message}; {error.message}", HINT) from error
         self._asked = time.monotonic()
         self._cursor = entries[-1].cursor if entries else None
-        faults = self._faults((entry.wall, entry.message) for entry in entries)
+        faults = self._told(self._parsed(_messages(entries, self._boot())))
         return KernelLog("journal", entries[0].wall if entries else None, tuple(faults[-MAX_FAULTS:]))
 
     def read(self) -> KernelLog:
@@ -91,26 +93,34 @@ class KernelLogSource:
     def _new(self) -> list[KernelFault]:
         if self._kmsg is not None:
             boot = self._boot()
-            return self._faults((boot + record.mono, record.text) for record in self._kmsg.read())
+            return self._told(self._parsed((r.mono, boot + r.mono, r.text) for r in self._kmsg.read()))
         if time.monotonic() - self._asked < JOURNAL_EVERY:
             return []
         self._asked = time.monotonic()
         entries = self._journal(self._cursor)
         self._cursor = entries[-1].cursor if entries else self._cursor
-        return self._faults((entry.wall, entry.message) for entry in entries)
+        return self._told(self._parsed(_messages(entries, self._boot())))
 
-    def _faults(self, messages: Iterable[tuple[float, str]]) -> list[KernelFault]:
-        """Faults among messages, each told as an event once, also when the log is opened again."""
-        faults = [fault for wall, text in messages if (fault := kernel_faults.parse(wall, text)) is not None]
+    @staticmethod
+    def _parsed(messages: Iterable[Message]) -> list[tuple[float, KernelFault]]:
+        found = ((mono, kernel_faults.parse(wall, text)) for mono, wall, text in messages)
+        return [(mono, fault) for mono, fault in found if fault is not None]
+
+    def _told(self, faults: list[tuple[float, KernelFault]]) -> list[KernelFault]:
+        """The faults, each told as an event once, also when the log is opened again."""
         known = self._told_until
-        for fault in faults[-MAX_FAULTS:]:
-            if fault.wall > known:
+        for mono, fault in faults[-MAX_FAULTS:]:
+            if mono > known:
                 self._tell(kernel_faults.event(fault))
-        self._told_until = max([known, *(fault.wall + SAME_FAULT for fault in faults)])
-        return faults
+        self._told_until = max([known, *(mono for mono, _ in faults)])
+        return [fault for _, fault in faults]
 
     def close(self) -> None:
         """Close the device; the journal needs no closing."""
         if self._kmsg is not None:
             self._kmsg.close()
             self._kmsg = None
+
+
+def _messages(entries: Iterable[JournalEntry], boot: float) -> Iterator[Message]:
+    return ((entry.wall - boot if entry.mono is None else entry.mono, entry.wall, entry.message) for entry in entries)

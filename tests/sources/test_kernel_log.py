@@ -94,6 +94,27 @@ def test_journal_by_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     source.close()
 
 
+def test_a_clock_that_is_set_back_silences_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring, boots = Ring(tmp_path / "kmsg"), [1000.0]
+    told: list[Event] = []
+    ring.put(0, 1.0, XID.format(79))
+    source = KernelLogSource(told.append, tmp_path / "kmsg", none, lambda: boots[0])
+    source.open()
+    boots[0] = -2600.0
+    ring.put(1, 2.0, XID.format(13))
+    source.read()
+    assert [event.wall for event in told] == [1001.0, -2598.0]
+    ring.close()
+
+    entries = [[JournalEntry(1001.0, XID.format(79), "a", 1.0)], [JournalEntry(-2598.0, XID.format(13), "b", 2.0)]]
+    monkeypatch.setattr(kernel_log, "JOURNAL_EVERY", 0.0)
+    told = []
+    source = KernelLogSource(told.append, tmp_path / "none", lambda after: entries.pop(0), lambda: boots[0])
+    source.open()
+    source.read()
+    assert [event.wall for event in told] == [1001.0, -2598.0]
+
+
 def test_neither_may_be_read(tmp_path: Path) -> None:
     def denied(after: str | None) -> list[JournalEntry]:
         raise SourceError("permission", "the journal may not be read", "sudo")
