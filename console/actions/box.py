@@ -23,6 +23,7 @@ from console.sources.repository import RepositorySource
 from console.sources.triton import IndexSource
 
 if TYPE_CHECKING:
+    from console.clients.nvml_control import NvmlControl, NvmlView
     from console.clients.podman_control import PodmanControl
     from console.clients.systemd import Systemd, SystemdView
     from console.clients.triton_control import Route, TritonControl
@@ -159,6 +160,12 @@ class Box:
         finally:
             source.close()
 
+    def nvml_view(self) -> NvmlView:
+        """What a change of a card's settings needs to know first; a context manager."""
+        from console.clients.nvml_control import NvmlView
+
+        return NvmlView(self.nvml_api(), str(self.root))
+
     def nvml_api(self) -> Any:
         """What stands in for pynvml: the simulated card's functions; None = the real module."""
         if not self.spec.nvml:
@@ -209,6 +216,13 @@ class Box:
         from console.clients.systemd import Systemd
 
         return Systemd(self._owner())
+
+    def nvml_control(self) -> NvmlControl:
+        """The card's settings, to change them; a context manager."""
+        self.changing()
+        from console.clients.nvml_control import NvmlControl
+
+        return NvmlControl(self.nvml_api(), str(self.root))
 
     def triton_control(self, wanted: str = "") -> TritonControl:
         """The client that loads and unloads models; `wanted` as for `route`."""

@@ -259,7 +259,7 @@ class Podman:
         if answer.status_code == 404 or answer.content.strip() == b"null":
             return None
         if answer.status_code >= 400:
-            raise SourceError("protocol", f"Podman answered {answer.status_code}: {_message(answer.content)}")
+            raise SourceError("protocol", f"Podman answered {answer.status_code}: {message_of(answer.content)}")
         try:
             return msgspec.json.decode(answer.content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -273,10 +273,10 @@ class Podman:
         try:
             return self._api.get(path, params=params)
         except (APIError, RequestException, HTTPError, OSError) as error:
-            raise _gone(self.url, error) from error
+            raise explain(self.url, error) from error
 
 
-def _gone(url: str, error: BaseException) -> SourceError:
+def explain(url: str, error: BaseException) -> SourceError:
     """podman-py wraps requests, which wraps urllib3, which wraps the system's error: the innermost tells."""
     reasons: list[BaseException] = []
     seen: BaseException | None = error
@@ -298,7 +298,8 @@ def _path(url: str) -> str:
     return Candidate(url, "").path
 
 
-def _message(body: bytes) -> str:
+def message_of(body: bytes) -> str:
+    """The text of an error answer, on one line."""
     try:
         return one_line(str(msgspec.json.decode(body, type=dict[str, Any]).get("message", "")), 500)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
