@@ -116,7 +116,7 @@ def _flatten(message: Any, prefix: str, values: dict[str, str]) -> None:
         path = prefix + descriptor.name
         if descriptor.name in _PRESENCE and not prefix:
             values[path] = "on"
-        if _is_map(descriptor):
+        if is_map(descriptor):
             for key in sorted(value, key=str):
                 _entry(f"{path}[{key}]", descriptor.message_type.fields_by_name["value"], value[key], values)
         elif not _is_repeated(descriptor):
@@ -140,7 +140,8 @@ def _is_repeated(descriptor: FieldDescriptor) -> bool:
     return bool(descriptor.is_repeated)
 
 
-def _is_map(descriptor: FieldDescriptor) -> bool:
+def is_map(descriptor: FieldDescriptor) -> bool:
+    """True for `map<key, value>` fields."""
     kind = descriptor.message_type
     return kind is not None and kind.GetOptions().map_entry
 
