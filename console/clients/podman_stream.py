@@ -23,6 +23,8 @@ from console.core.podman_frames import FrameDecoder, LineJoiner, RawLine
 from console.core.text import one_line
 
 MAX_EVENT = 1024 * 1024
+SET_BACK = 1.0
+"""Seconds by which the wall clock must fall behind the monotonic one before it counts as set back."""
 
 
 def chunks(
@@ -111,12 +113,16 @@ def _lines(data: Iterable[bytes]) -> Iterator[RawLine]:
 def events(
     url: str, stop: threading.Event, since: int | None = None, follow: bool = True, limit_s: float | None = None
 ) -> Iterator[libpod.PodmanEvent]:
-    """Container events: those since a time (Unix seconds), then, if `follow`, new ones. What is none is left out."""
+    """Container events: those since a time (Unix seconds), then, if `follow`, new ones. What is none is left out.
+
+    Ends when the wall clock is set back: Podman itself keeps all back that is dated before `since`, also from an open
+    stream (measured on 4.3), so it must be asked anew.
+    """
     params = {"stream": "true" if follow else "false", "filters": '{"type":["container"]}'}
     if since is not None:
         params["since"] = str(since)
     buffer = bytearray()
-    for chunk in chunks(url, "/events", params, stop, limit_s):
+    for chunk in chunks(url, "/events", params, _UntilSetBack(stop), limit_s):
         buffer += chunk
         *whole, rest = bytes(buffer).split(b"\n")
         buffer = bytearray(rest[:MAX_EVENT])
@@ -124,6 +130,18 @@ def events(
             event = decode_event(line)
             if event is not None:
                 yield event
+
+
+class _UntilSetBack(threading.Event):
+    """Set with another event, and when the wall clock was set back since this was made."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        super().__init__()
+        self._stop = stop
+        self._lead = time.time() - time.monotonic()
+
+    def is_set(self) -> bool:
+        return self._stop.is_set() or time.time() - time.monotonic() < self._lead - SET_BACK
 
 
 def decode_event(line: bytes) -> libpod.PodmanEvent | None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,3 +120,17 @@ def test_events(libpod: FakeLibpod) -> None:
     assert [(one.actor.attributes or {})["containerExitCode"] for one in died] == ["126"]
     assert all(one.wall > 1.7e9 for one in found)
     assert libpod.calls[-1][1]["since"] == "7"
+
+
+def test_a_clock_that_is_set_back_ends_the_events(libpod: FakeLibpod, monkeypatch: pytest.MonkeyPatch) -> None:
+    off = [0.0]
+    clock = SimpleNamespace(time=lambda: time.time() + off[0], monotonic=time.monotonic)
+    monkeypatch.setattr(podman_stream, "time", clock)
+
+    def serve(request: Request) -> None:
+        request.start_stream()
+        off[0] = -60.0
+        libpod.stop.wait(30)
+
+    libpod.routes["/events"] = serve
+    assert list(podman_stream.events(libpod.url, threading.Event(), since=7)) == []
