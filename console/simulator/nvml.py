@@ -1,5 +1,7 @@
 """A stand-in for the module `pynvml`, reading what the simulated box wrote to its state file.
 
+What a setter changes is kept in a file beside it (`nvml.settings.json`), so that all processes of the demo see it.
+
 An instance has pynvml's functions by pynvml's names, and hands through pynvml's constants, structures and errors, so
 the client takes it in place of the module. A function that a Tesla T4 does not know, or that is not simulated, raises
 `NVML_ERROR_NOT_SUPPORTED` as the driver would. When the box is gone every call fails with `NVML_ERROR_UNKNOWN`.
@@ -16,6 +18,7 @@ from typing import Any
 import msgspec
 import pynvml
 
+from console.clients.files import write_private
 from console.simulator.card import (
     MAX_SM_MHZ,
     MEMORY_MHZ,
@@ -65,9 +68,7 @@ _CONSTANT_ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetNumGpuCores": 2560,
     "nvmlDeviceGetMemoryBusWidth": 256,
     "nvmlDeviceGetPowerManagementMode": 1,
-    "nvmlDeviceGetPowerManagementLimit": _MW_LIMIT,
     "nvmlDeviceGetPowerManagementDefaultLimit": _MW_LIMIT,
-    "nvmlDeviceGetEnforcedPowerLimit": _MW_LIMIT,
     "nvmlDeviceGetPowerManagementLimitConstraints": [_MW_LOWEST_LIMIT, _MW_LIMIT],
     "nvmlDeviceGetEccMode": [1, 1],
     "nvmlDeviceGetCurrentEccMode": 1,
@@ -78,8 +79,6 @@ _CONSTANT_ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetRetiredPages": [],
     "nvmlDeviceGetRetiredPages_v2": [],
     "nvmlDeviceGetRetiredPagesPendingStatus": 0,
-    "nvmlDeviceGetPersistenceMode": 1,
-    "nvmlDeviceGetComputeMode": pynvml.NVML_COMPUTEMODE_DEFAULT,
     "nvmlDeviceGetDisplayMode": 0,
     "nvmlDeviceGetDisplayActive": 0,
     "nvmlDeviceGetMaxPcieLinkGeneration": 3,
@@ -96,6 +95,16 @@ _CONSTANT_ANSWERS: dict[str, Any] = {
     "nvmlDeviceGetMPSComputeRunningProcesses": [],
     "nvmlDeviceGetMPSComputeRunningProcesses_v3": [],
 }
+
+# answers that a setter changes: which setting, and what it is on a fresh card
+_SETTING_ANSWERS = {
+    "nvmlDeviceGetPowerManagementLimit": ("power_limit_mw", _MW_LIMIT),
+    "nvmlDeviceGetEnforcedPowerLimit": ("power_limit_mw", _MW_LIMIT),
+    "nvmlDeviceGetPersistenceMode": ("persistence", 1),
+    "nvmlDeviceGetComputeMode": ("compute_mode", pynvml.NVML_COMPUTEMODE_DEFAULT),
+}
+_CLOCK_STEP_MHZ = 15
+_LOWEST_SM_MHZ = 300
 
 # answers that are one figure of the state
 _STATE_ANSWERS = {
@@ -120,6 +129,7 @@ class SimulatedNvml:
 
     def __init__(self, state: Path) -> None:
         self._path = state
+        self._settings_path = state.with_suffix(".settings.json")
         self._state: dict[str, Any] = {}
         self._read_at = -KEEP_S
         self._initialised = False
@@ -127,6 +137,9 @@ class SimulatedNvml:
     def __getattr__(self, name: str) -> Any:
         if name in _CONSTANT_ANSWERS:
             return self._answering(lambda _state: _CONSTANT_ANSWERS[name])
+        if name in _SETTING_ANSWERS:
+            setting, fresh = _SETTING_ANSWERS[name]
+            return self._answering(lambda _state: self._settings().get(setting, fresh))
         if name in _STATE_ANSWERS:
             key = _STATE_ANSWERS[name]
             return self._answering(lambda state: state[key])
@@ -231,7 +244,11 @@ class SimulatedNvml:
 
     def nvmlDeviceGetClockInfo(self, _handle: object, clock: int) -> int:  # noqa: N802
         state = self._get()
-        return int(state["memory_mhz"] if clock == pynvml.NVML_CLOCK_MEM else state["sm_mhz"])
+        if clock == pynvml.NVML_CLOCK_MEM:
+            return int(state["memory_mhz"])
+        settings = self._settings()
+        low, high = settings.get("clock_low", 0), settings.get("clock_high", MAX_SM_MHZ)
+        return min(high, max(low, int(state["sm_mhz"])))
 
     def nvmlDeviceGetClock(self, handle: object, clock: int, _clock_id: int) -> int:  # noqa: N802
         return self.nvmlDeviceGetClockInfo(handle, clock)
@@ -323,6 +340,50 @@ class SimulatedNvml:
             value.valueType = pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
             value.value.ullVal = state[key] if key else 0
         return values
+
+    def nvmlDeviceGetSupportedMemoryClocks(self, _handle: object) -> list[int]:  # noqa: N802
+        self._get()
+        return [MEMORY_MHZ, 405]
+
+    def nvmlDeviceGetSupportedGraphicsClocks(self, _handle: object, _memory_mhz: int) -> list[int]:  # noqa: N802
+        self._get()
+        return list(range(MAX_SM_MHZ, _LOWEST_SM_MHZ - 1, -_CLOCK_STEP_MHZ))
+
+    def nvmlDeviceSetPersistenceMode(self, _handle: object, mode: int) -> None:  # noqa: N802
+        self._set(persistence=int(mode))
+
+    def nvmlDeviceSetComputeMode(self, _handle: object, mode: int) -> None:  # noqa: N802
+        self._set(compute_mode=int(mode))
+
+    def nvmlDeviceSetPowerManagementLimit(self, _handle: object, milliwatts: int) -> None:  # noqa: N802
+        if not _MW_LOWEST_LIMIT <= milliwatts <= _MW_LIMIT:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        self._set(power_limit_mw=milliwatts)
+
+    def nvmlDeviceSetGpuLockedClocks(self, _handle: object, low: int, high: int) -> None:  # noqa: N802
+        if low > high:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT)
+        self._set(clock_low=low, clock_high=high)
+
+    def nvmlDeviceResetGpuLockedClocks(self, _handle: object) -> None:  # noqa: N802
+        self._set(clock_low=None, clock_high=None)
+
+    def _settings(self) -> dict[str, int]:
+        try:
+            return msgspec.json.decode(self._settings_path.read_bytes(), type=dict[str, int])
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError) as error:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN) from error
+
+    def _set(self, **changed: int | None) -> None:
+        """None takes a setting away. Whole or not at all, since other processes read it."""
+        self._get()
+        settings = {name: value for name, value in {**self._settings(), **changed}.items() if value is not None}
+        try:
+            write_private(self._settings_path, msgspec.json.encode(settings).decode())
+        except OSError as error:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN) from error
 
     def _answering(self, pick: Callable[[dict[str, Any]], Any]) -> Callable[..., Any]:
         def call(*_arguments: Any) -> Any:

@@ -58,7 +58,9 @@ class Device(ctypes.Structure):
     _fields_ = (
         ("uuid", ctypes.c_char * 96),
         ("name", ctypes.c_char * 96),
-        ("serial", ctypes.c_char * 32),
+        ("serial", ctypes.c_char * 24),
+        ("lock_low", U32),  # of the graphics clock, MHz; lock_high 0: none; ABSENT32: the card takes no lock
+        ("lock_high", U32),
         ("vbios", ctypes.c_char * 32),
         ("bus_id", ctypes.c_char * 32),  # 00000000:65:00.0
         # 64-bit figures

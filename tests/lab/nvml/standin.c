@@ -26,6 +26,7 @@ enum {
     UNINITIALIZED = 1,
     INVALID_ARGUMENT = 2,
     NOT_SUPPORTED = 3,
+    NO_PERMISSION = 4,
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
@@ -46,6 +47,7 @@ typedef struct {
 
 static Handle handles[VALUES_MAX_DEVICES][VALUES_MAX_MIG + 1];
 static volatile Values *values;
+static int writable; /* the setters answer NO_PERMISSION where it is not */
 static unsigned initialised;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -66,14 +68,18 @@ static void map_counter(void) {
 
 static Return map_file(void) {
     const char *path = getenv("GPUCONSOLE_NVML_FILE");
+    const char *no_root = getenv("GPUCONSOLE_NVML_NO_ROOT");
     struct stat status;
-    int file = open(path && *path ? path : DEFAULT_FILE, O_RDONLY | O_CLOEXEC);
+    if (!path || !*path) path = DEFAULT_FILE;
+    int file = no_root && *no_root ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    writable = file >= 0;
+    if (file < 0) file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return DRIVER_NOT_LOADED;
     if (fstat(file, &status) != 0 || (size_t)status.st_size < sizeof(Values)) {
         close(file);
         return UNKNOWN;
     }
-    void *mapped = mmap(NULL, sizeof(Values), PROT_READ, MAP_SHARED, file, 0);
+    void *mapped = mmap(NULL, sizeof(Values), writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
     close(file);
     if (mapped == MAP_FAILED) return UNKNOWN;
     values = mapped;
@@ -471,7 +477,12 @@ API Return nvmlDeviceGetTemperatureThreshold(const Handle *handle, unsigned whic
 
 API Return nvmlDeviceGetClockInfo(const Handle *handle, unsigned type, unsigned *out) {
     CARD(handle);
-    return type < 4 ? put32(device.clocks[type], out) : INVALID_ARGUMENT;
+    if (type >= 4) return INVALID_ARGUMENT;
+    uint32_t clock = device.clocks[type];
+    int locked = type < 2 && clock != ABSENT32 && device.lock_high != ABSENT32 && device.lock_high;
+    if (locked && clock < device.lock_low) clock = device.lock_low;
+    if (locked && clock > device.lock_high) clock = device.lock_high;
+    return put32(clock, out);
 }
 
 API Return nvmlDeviceGetMaxClockInfo(const Handle *handle, unsigned type, unsigned *out) {
@@ -561,6 +572,84 @@ API Return nvmlDeviceGetRemappedRows(const Handle *handle, unsigned *corrected, 
     if (!error) error = put32(device.remapped_uncorrected, uncorrected);
     if (!error) error = put32(device.remap_pending, pending);
     return error ? error : put32(device.remap_failure, failure);
+}
+
+/* ---- settings ---- */
+
+static Return enter_setter(const Handle *handle, volatile Device **device) {
+    Device copy;
+    Return error = enter_card(handle, &copy);
+    if (error) return error;
+    *device = &values->devices[handle->device];
+    return writable ? SUCCESS : NO_PERMISSION;
+}
+
+#define SETTER(handle)                               \
+    volatile Device *device;                         \
+    do {                                             \
+        Return error = enter_setter(handle, &device); \
+        if (error) return error;                     \
+    } while (0)
+
+#define TAKES_MODE(function, field, most)                      \
+    API Return function(const Handle *handle, unsigned mode) { \
+        SETTER(handle);                                        \
+        if (device->field == ABSENT32) return NOT_SUPPORTED;   \
+        if (mode > most) return INVALID_ARGUMENT;              \
+        device->field = mode;                                  \
+        return SUCCESS;                                        \
+    }
+
+TAKES_MODE(nvmlDeviceSetPersistenceMode, persistence, 1)
+TAKES_MODE(nvmlDeviceSetComputeMode, compute_mode, 3)
+
+API Return nvmlDeviceSetPowerManagementLimit(const Handle *handle, unsigned milliwatts) {
+    SETTER(handle);
+    if (device->power_limit == ABSENT32) return NOT_SUPPORTED;
+    if (milliwatts < device->power_limit_min || milliwatts > device->power_limit_max) return INVALID_ARGUMENT;
+    device->power_limit = device->power_limit_enforced = milliwatts;
+    return SUCCESS;
+}
+
+/* A lock shows in NVML in what the clock then is, and nowhere else. */
+API Return nvmlDeviceSetGpuLockedClocks(const Handle *handle, unsigned low, unsigned high) {
+    SETTER(handle);
+    if (device->lock_low == ABSENT32) return NOT_SUPPORTED;
+    if (low > high || high > device->clocks_max[0]) return INVALID_ARGUMENT;
+    device->lock_low = low;
+    device->lock_high = high;
+    return SUCCESS;
+}
+
+API Return nvmlDeviceResetGpuLockedClocks(const Handle *handle) {
+    SETTER(handle);
+    if (device->lock_low == ABSENT32) return NOT_SUPPORTED;
+    device->lock_low = device->lock_high = 0;
+    return SUCCESS;
+}
+
+API Return nvmlDeviceGetSupportedMemoryClocks(const Handle *handle, unsigned *count, unsigned *out) {
+    CARD(handle);
+    if (!count) return INVALID_ARGUMENT;
+    if (device.clocks_max[2] == ABSENT32) return NOT_SUPPORTED;
+    unsigned room = *count;
+    *count = 1;
+    if (room < 1 || !out) return INSUFFICIENT_SIZE;
+    *out = device.clocks_max[2];
+    return SUCCESS;
+}
+
+API Return nvmlDeviceGetSupportedGraphicsClocks(const Handle *handle, unsigned memory_mhz, unsigned *count, unsigned *out) {
+    const unsigned lowest = 300, step = 15;
+    CARD(handle);
+    if (!count) return INVALID_ARGUMENT;
+    if (device.clocks_max[0] == ABSENT32) return NOT_SUPPORTED;
+    if (memory_mhz != device.clocks_max[2]) return NOT_FOUND;
+    unsigned room = *count, have = (device.clocks_max[0] - lowest) / step + 1;
+    *count = have;
+    if (room < have || !out) return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < have; i++) out[i] = device.clocks_max[0] - i * step;
+    return SUCCESS;
 }
 
 /* ---- fields by number ---- */
