@@ -92,7 +92,8 @@ def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simul
     locator = Locator(settings, lambda: _state(container))
     interval = settings.triton.interval
     # counters that began anew mean a reload, and a reload may mean a new configuration: both are asked for at once
-    stats = Kept(StatsSource(locator.address, interval), lambda old, new: _after_resets(old, new, box))
+    read_stats = StatsSource(locator.address, interval)
+    stats = Kept(read_stats, lambda old, new: _after_resets(old, new, box))
     configs = Kept(ConfigSource(locator.address, lambda: stats.value), lambda old, new: box.read_now("repository"))
     told_by_the_way = Outbox()
     gpu = GpuSource(api=nvml, root=str(root), pcie_counters=settings.gpu.pcie_counters)
@@ -121,6 +122,11 @@ def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simul
         streams,
         simulated=simulated,
         backfill=past.readers(),
+        past=past,
+        dropped=lambda: {
+            "events that sources found too fast": told_by_the_way.dropped,
+            "models' statistics with a figure that cannot be one": read_stats.refused,
+        },
         ask=lambda model, version: ask(locator.address(), model, version),
     )
     return box

@@ -853,6 +853,32 @@ class LogLine(Struct, frozen=True):
     """Characters cut from an over-long line."""
 
 
+class Standing(Struct, frozen=True):
+    """A stream (log, Podman's events) that does not run, and why."""
+
+    stream: str
+    """logs, events.podman."""
+    failure: Failure
+    since_mono: float
+    """When it was first seen to have ended."""
+
+
+class Gaps(Struct, frozen=True):
+    """What of past events, streams and answers did not reach the console."""
+
+    unread: tuple[tuple[str, str], ...] = ()
+    """Places of past events that could not be read (server log, podman, journal, kernel, packages), with the reason."""
+    read: tuple[tuple[str, int], ...] = ()
+    """Places that were read, with how many events they gave."""
+    standing: tuple[Standing, ...] = ()
+    dropped: tuple[tuple[str, int], ...] = ()
+    """What was thrown away, in words, and how many of it; without those of which none was."""
+
+    def stands(self, stream: str) -> Standing | None:
+        """Why this stream stands; None while it runs."""
+        return next((one for one in self.standing if one.stream == stream), None)
+
+
 # ------------------------------------------------------------------------------------------------------- what we join
 
 
@@ -971,6 +997,7 @@ class Snapshot(Struct, frozen=True):
     """Oldest first, bounded."""
     verdicts: tuple[Verdict, ...] = ()
     """Why: problems and notes in the order of the screen; "cannot tell" ones last."""
+    gaps: Gaps = Gaps()
 
     def reading(self, part: str) -> Reading[Any]:
         """The Reading of a part by its name; KeyError for a name that is none."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from console.core.model import Failure, Reading, SourceError
+from console.core.model import Failure, Reading, SourceError, Standing
 
 log = logging.getLogger(__name__)
 
@@ -157,8 +157,16 @@ class Follower:
         self._emit = emit
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"follow-{stream.name}", daemon=True)
-        self.failure: Failure | None = None
-        """Why the stream last ended; None while it runs."""
+        self._standing: Standing | None = None
+        self._began: float | None = None
+        """When the present run began; None between two runs."""
+
+    @property
+    def standing(self) -> Standing | None:
+        """Why the stream does not run (any thread); None while it does. Trying again is not running: that shows when
+        something was told, or when a try has lasted for MAX_BACKOFF."""
+        began = self._began
+        return None if began is not None and time.monotonic() - began > MAX_BACKOFF else self._standing
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -176,14 +184,22 @@ class Follower:
     def _run(self) -> None:
         failures = 0
         while not self._stop.is_set():
-            began = time.monotonic()
+            began = self._began = time.monotonic()
+            failure: Failure | None = None
             try:
-                self.failure = None
-                self.stream.run(self._emit, self._stop)
+                self.stream.run(self._told, self._stop)
             except SourceError as error:
-                self.failure = error.failure()
+                failure = error.failure()
             except Exception as error:
                 log.exception("stream %s", self.stream.name)
-                self.failure = Failure("bug", f"{type(error).__name__}: {error}")
-            failures = 0 if time.monotonic() - began > MAX_BACKOFF else failures + 1
+                failure = Failure("bug", f"{type(error).__name__}: {error}")
+            now = time.monotonic()
+            old, self._began = self.standing, None
+            since = old.since_mono if old is not None else now
+            self._standing = None if failure is None else Standing(self.stream.name, failure, since)
+            failures = 0 if now - began > MAX_BACKOFF else failures + 1
             self._stop.wait(min(MAX_BACKOFF, 0.5 * 2 ** min(failures, 5)))
+
+    def _told(self, item: Any) -> None:
+        self._standing = None
+        self._emit(item)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-from console.core.model import Asked, Event, Reading, SourceError
+from console.core.model import Asked, Event, Gaps, Reading, SourceError
 from console.core.poller import Follower, Poller, Source, Stream
 
 Emit = Callable[[Any], None]
+
+
+class PastPlaces(Protocol):
+    """What of the past could be read, and what not; both may be asked in any thread."""
+
+    def unread(self) -> Mapping[str, str]:
+        """Place -> why it could not be read."""
+
+    def found(self) -> Mapping[str, int]:
+        """Place -> events found there."""
 
 
 class Session:
@@ -27,6 +37,8 @@ class Session:
         simulated: str | None = None,
         backfill: Sequence[Callable[[], Sequence[Event]]] = (),
         ask: Callable[[str, str | None], Asked] | None = None,
+        past: PastPlaces | None = None,
+        dropped: Callable[[], Mapping[str, int]] = dict,
         close: Callable[[], None] | None = None,
     ) -> None:
         self.sources = tuple(sources)
@@ -37,6 +49,9 @@ class Session:
         """Each reads the past from one place (server log, journal, kernel, packages), once, in a thread of its own."""
         self.ask = ask
         """Asks a model once; blocks, so call it in a thread."""
+        self._past = past
+        self._dropped = dropped
+        """What -> how many were thrown away so far; any thread."""
         self._close = close
         self._pollers: dict[str, Poller] = {}
         self._followers: list[Follower] = []
@@ -56,6 +71,16 @@ class Session:
         poller = self._pollers.get(part)
         if poller is not None:
             poller.read_now()
+
+    def gaps(self) -> Gaps:
+        """What does not reach the console now; never blocks, any thread."""
+        standing = (follower.standing for follower in tuple(self._followers))
+        return Gaps(
+            unread=tuple(sorted(self._past.unread().items())) if self._past else (),
+            read=tuple(sorted(self._past.found().items())) if self._past else (),
+            standing=tuple(one for one in standing if one is not None),
+            dropped=tuple((what, count) for what, count in self._dropped().items() if count),
+        )
 
     def stop(self, wait: float = 0.5) -> None:
         """Ask all threads to end and wait at most `wait` seconds in all; hung ones are daemons and stay behind."""
@@ -106,6 +131,10 @@ class Later(Session):
         """As Session; nothing before the session is made."""
         if self._made is not None:
             self._made.read_now(part)
+
+    def gaps(self) -> Gaps:
+        """As Session; none before the session is made."""
+        return Gaps() if self._made is None else self._made.gaps()
 
     def stop(self, wait: float = 0.5) -> None:
         """As Session."""

@@ -15,6 +15,7 @@ from console.core.load_memory import LoadMemory
 from console.core.model import (
     PART_FIELDS,
     Event,
+    Gaps,
     GpuBox,
     HostState,
     ModelFlow,
@@ -91,6 +92,11 @@ class Store:
     def set_verdicts(self, verdicts: tuple[Verdict, ...]) -> None:
         """What Why says now; shows in the next snapshot."""
         self._fields["verdicts"] = verdicts
+
+    def set_gaps(self, gaps: Gaps) -> None:
+        """What does not reach the console; shows in the next snapshot."""
+        if gaps != self._snapshot.gaps:
+            self._fields["gaps"] = gaps
 
     def snapshot(self, wall: float, mono: float) -> Snapshot:
         """The newest Snapshot. The same object comes back when nothing arrived since the last call."""

@@ -1,7 +1,7 @@
 """Events: from Podman as they happen, from other sources through an outbox, and backwards from before the start.
 
 The console is opened after the trouble, so its start reads the past from the server's log, Podman, the owning unit's
-journal, the boot, and the package log. A place that cannot be read is a reason in `Past.missing`, never an error.
+journal, the boot, and the package log. A place that cannot be read is a reason in `Past.unread`, never an error.
 """
 
 from __future__ import annotations
@@ -126,10 +126,19 @@ class Past:
         self._since = wall() - hours * 3600
         self._root = root
         self._wait_s = wait_s
-        self.missing: dict[str, str] = {}
-        """Place -> why it could not be read."""
-        self.read: dict[str, int] = {}
-        """Place -> events found there."""
+        self._lock = threading.Lock()
+        self._unread: dict[str, str] = {}
+        self._found: dict[str, int] = {}
+
+    def unread(self) -> dict[str, str]:
+        """Place -> why it could not be read, so far; any thread."""
+        with self._lock:
+            return dict(self._unread)
+
+    def found(self) -> dict[str, int]:
+        """Place -> events found there, so far; any thread."""
+        with self._lock:
+            return dict(self._found)
 
     def readers(self) -> tuple[Callable[[], Sequence[Event]], ...]:
         """For Session.backfill; none of them raises."""
@@ -147,11 +156,13 @@ class Past:
             try:
                 found = read()
             except SourceError as error:
-                self.missing[place] = error.message
+                with self._lock:
+                    self._unread[place] = error.message
                 return ()
             kept = [event for event in found if event.wall >= self._since or event.kind == "boot"]
             events = podman_events.fold(kept, MAX_EVENTS)
-            self.read[place] = len(events)
+            with self._lock:
+                self._found[place] = len(events)
             return events
 
         return bounded

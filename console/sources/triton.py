@@ -227,6 +227,11 @@ class StatsSource(_HttpSource):
         self._decoder = StatsDecoder()
         self._tracker = StatsTracker()
 
+    @property
+    def refused(self) -> int:
+        """Models of the last answer that were left out because a figure in them cannot be one; any thread."""
+        return self._decoder.refused
+
     def read(self) -> TritonStats:
         """SourceError when there are none; a failed read is a longer interval at the next good one."""
         http, _ = self._client()

@@ -7,20 +7,21 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+import msgspec
 from textual.app import SystemCommand
 from textual.binding import BindingsMap
 from textual.screen import Screen
 
 import console.tui.jumps  # noqa: F401  (registers its commands)
 from console.core.history import History
-from console.core.model import PART_FIELDS, Asked, Event, LogLine, ModelKey, Reading, Snapshot, Verdict
+from console.core.model import PART_FIELDS, Asked, Event, Gaps, LogLine, ModelKey, Reading, Snapshot, Verdict
 from console.core.session import Session
 from console.core.store import Store, rows_named
 from console.core.text import one_line
 from console.tui import commands
 from console.tui.careful import CarefulApp
 from console.tui.cost import OwnCost
-from console.tui.messages import AskEnded, Inbox, ItemsWaiting, LogBuffer, ReadingArrived
+from console.tui.messages import TOO_FAST, AskEnded, Inbox, ItemsWaiting, LogBuffer, ReadingArrived
 from console.tui.palette import palette_entries
 from console.tui.panes import bring_up
 from console.tui.panes.base import Pane, View
@@ -214,7 +215,14 @@ class ConsoleApp(CarefulApp):
         elif not wanted and self.box.NAME == "bring_up" and len(self.screen_stack) > 1:
             self.pop_screen()
 
+    def _gaps(self) -> Gaps:
+        gaps = self.session.gaps()
+        if not self.dropped:
+            return gaps
+        return msgspec.structs.replace(gaps, dropped=((TOO_FAST, self.dropped), *gaps.dropped))
+
     def _judged_snapshot(self, wall: float, mono: float) -> Snapshot:
+        self.store.set_gaps(self._gaps())
         snapshot = self.store.snapshot(wall, mono)
         nothing_read = snapshot.seq == 0
         if self.judge is None or nothing_read or mono - self._judged < JUDGE_EVERY:

@@ -13,6 +13,8 @@ from console.core.model import Asked, LogLine, Reading
 MAX_WAITING = 5000
 """Log lines and events that may wait for the UI thread; beyond this the oldest are dropped and counted."""
 MAX_LOG_LINES = 10_000
+TOO_FAST = "log lines and events that came too fast"
+"""What is counted in `Gaps.dropped` of those."""
 
 
 class ReadingArrived(Message, bubble=False):

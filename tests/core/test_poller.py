@@ -7,7 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from console.core.model import Event, LogLine, Reading, SourceError
+import pytest
+
+from console.core import poller as poller_module
+from console.core.model import Event, Failure, LogLine, Reading, SourceError
 from console.core.poller import Follower, Poller
 from console.core.session import Session
 
@@ -149,6 +152,70 @@ def test_a_stream_is_started_again_and_tells_why_it_ended() -> None:
     follower.stop()
     assert follower.join(5)
     assert [line.text for line in seen] == ["run 1", "run 2"]
+
+
+class Failing:
+    """A stream that fails until it is let through, and then tells or is silent."""
+
+    name = "logs"
+
+    def __init__(self) -> None:
+        self.errors: list[Exception] = []
+        self.tried = threading.Semaphore(0)
+        self.go = threading.Semaphore(0)
+        self.end = threading.Event()
+        self.tells = True
+
+    def run(self, emit: Callable[[Any], None], stop: threading.Event) -> None:
+        self.tried.release()
+        self.go.acquire(timeout=10)
+        if self.errors:
+            raise self.errors.pop(0)
+        if self.tells:
+            emit("x")
+        self.tried.release()
+        self.end.wait(10)
+
+
+def test_a_stream_stands_from_its_first_failure_until_it_tells_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Failing()
+    stream.errors = [SourceError("unavailable", "gone"), RuntimeError("boom")]
+    follower = Follower(stream, lambda item: None)
+    monkeypatch.setattr(follower._stop, "wait", lambda pause: follower._stop.is_set())
+    follower.start()
+    found = []
+    for _ in range(3):
+        assert stream.tried.acquire(timeout=5)
+        found.append(follower.standing)
+        stream.go.release()
+    assert stream.tried.acquire(timeout=5)
+    assert follower.standing is None
+    first, gone, boom = found
+    assert first is None
+    assert gone is not None
+    assert (gone.stream, gone.failure) == ("logs", Failure("unavailable", "gone"))
+    assert boom is not None
+    assert (boom.failure.kind, boom.failure.message) == ("bug", "RuntimeError: boom")
+    assert boom.since_mono == gone.since_mono
+    follower.stop()
+    stream.end.set()
+
+
+def test_a_silent_stream_that_runs_for_a_while_does_not_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Failing()
+    stream.errors, stream.tells = [SourceError("unavailable", "gone")], False
+    follower = Follower(stream, lambda item: None)
+    monkeypatch.setattr(follower._stop, "wait", lambda pause: follower._stop.is_set())
+    follower.start()
+    stream.go.release()
+    stream.go.release()
+    for _ in range(3):
+        assert stream.tried.acquire(timeout=5)
+    assert follower.standing is not None, "trying again is not yet running"
+    monkeypatch.setattr(poller_module, "MAX_BACKOFF", -1.0)
+    assert follower.standing is None
+    follower.stop()
+    stream.end.set()
 
 
 def test_a_session_starts_all_and_stops_in_bounded_time() -> None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from console.core.model import Asked, Event, Reading, SourceError
+from console.core.model import Asked, Event, Gaps, Reading, SourceError
 from console.core.session import Later, Session
 
 WAIT = 10.0
@@ -85,23 +85,68 @@ def test_all_is_started_read_on_demand_and_stopped() -> None:
     assert session.simulated is None
 
 
+class Broken:
+    """A stream that cannot run."""
+
+    name = "logs"
+
+    def __init__(self) -> None:
+        self.tried = threading.Semaphore(0)
+
+    def run(self, emit: Callable[[Any], None], stop: threading.Event) -> None:
+        self.tried.release()
+        raise SourceError("unavailable", "no socket")
+
+
+class Places:
+    """What of the past was read."""
+
+    def unread(self) -> dict[str, str]:
+        return {"journal": "no systemd", "a": "x"}
+
+    def found(self) -> dict[str, int]:
+        return {"kernel": 1}
+
+
+def test_gaps_of_past_streams_and_drops() -> None:
+    broken = Broken()
+    session = Session((), (Told(), broken), past=Places(), dropped=lambda: {"events": 3, "lines": 0})
+    before = session.gaps()
+    assert before == Gaps((("a", "x"), ("journal", "no systemd")), (("kernel", 1),), (), (("events", 3),))
+    session.start(lambda reading: None, lambda item: None)
+    assert broken.tried.acquire(timeout=WAIT)
+    assert broken.tried.acquire(timeout=WAIT)
+    standing = session.gaps().stands("logs")
+    assert standing is not None
+    assert standing.failure.message == "no socket"
+    assert session.gaps().stands("told") is None
+    session.stop(WAIT)
+    assert Session(()).gaps() == Gaps()
+
+
 def test_a_session_made_later() -> None:
     source, heard, made = Counter(), Heard(), threading.Event()
 
     def make() -> Session:
         made.wait(WAIT)
-        return Session((source,), ask=lambda model, version: Asked(model, version, True, 1.0, 2.0, "fine"))
+        return Session(
+            (source,),
+            ask=lambda model, version: Asked(model, version, True, 1.0, 2.0, "fine"),
+            dropped=lambda: {"events": 1},
+        )
 
     session = Later(make, simulated="healthy")
     session.start(heard.publish, heard.emit)
     session.read_now("count")
     assert session.ask is not None
+    assert session.gaps() == Gaps()
     early = session.ask("m", "1")
     assert (early.ok, early.model, early.version, early.millis) == (None, "m", "1", None)
     assert "try again" in early.text
     made.set()
     assert heard.until(lambda: heard.values == [1])
     assert session.ask("m", None).ok
+    assert session.gaps().dropped == (("events", 1),)
     session.read_now("count")
     assert heard.until(lambda: 2 in heard.values)
     session.stop(WAIT)

@@ -18,6 +18,7 @@ from console.core.model import (
     EnsembleStep,
     Event,
     Failure,
+    Gaps,
     GpuBox,
     GpuState,
     HostState,
@@ -105,6 +106,18 @@ def test_a_snapshot_without_news_is_the_same_object() -> None:
     store = box(flow("rank"))
     first = store.snapshot(1100.0, 100.0)
     assert store.snapshot(1101.0, 101.0) is first
+
+
+def test_what_does_not_reach_the_console_is_in_the_snapshot() -> None:
+    store = box(flow("rank"))
+    first = store.snapshot(1100.0, 100.0)
+    assert first.gaps == Gaps()
+    store.set_gaps(Gaps(dropped=(("lines", 3),)))
+    second = store.snapshot(1101.0, 101.0)
+    assert second.gaps.dropped == (("lines", 3),)
+    assert second.models is first.models
+    store.set_gaps(Gaps(dropped=(("lines", 3),)))
+    assert store.snapshot(1102.0, 102.0) is second
 
 
 def test_parts_and_rows_that_did_not_change_stay_the_same_objects() -> None:

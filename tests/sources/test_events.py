@@ -152,8 +152,9 @@ def test_nothing_there_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", "/nonexistent")
     reader = past(tmp_path)
     assert read(reader) == []
-    assert set(reader.missing) == {"server log", "podman", "journal", "kernel", "packages"}
-    assert "rpm is not installed" in reader.missing["packages"]
+    assert set(reader.unread()) == {"server log", "podman", "journal", "kernel", "packages"}
+    assert "rpm is not installed" in reader.unread()["packages"]
+    assert reader.found() == {}
 
 
 def test_everything_there(libpod: FakeLibpod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +179,8 @@ def test_everything_there(libpod: FakeLibpod, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(journal, "unit_entries", lambda unit, since, user: entries)
     reader = past(tmp_path, target(libpod.url), unit=lambda: "triton.service")
     found = read(reader)
-    assert reader.missing == {}
-    assert set(reader.read) == {"server log", "podman", "journal", "kernel", "packages"}
+    assert reader.unread() == {}
+    assert set(reader.found()) == {"server log", "podman", "journal", "kernel", "packages"}
     by_origin = {event.origin: event for event in found}
     assert set(by_origin) == {"(server log)", "(podman)", "(journal)", "(kernel)", "(dpkg)"}
     assert by_origin["(server log)"].repeats == 2, "the same failure again is counted"

@@ -14,13 +14,14 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 
 from console.core.history import History
-from console.core.model import Asked, Event, LogLine, ModelKey, Snapshot, Verdict
+from console.core.model import Asked, Event, Gaps, LogLine, ModelKey, Snapshot, Verdict
 from console.tui import commands
 from console.tui.app import ConsoleApp
 from console.tui.messages import MAX_LOG_LINES, Inbox, LogBuffer
 from console.tui.screens.base import FilterLine
 from console.tui.state import State
 from console.tui.theme import folders, load
+from console.tui.widgets.cells import plain
 from tests.fakes import boxes
 from tests.fakes.boxes import ALL_BOXES, drawn_box
 from tests.fakes.drawn import NOW
@@ -431,6 +432,22 @@ async def test_every_box_at_every_size(name: str, tmp_path: Path, monkeypatch: M
             lines = text_of(app).splitlines()
             assert len(lines) <= size[1]
             assert lines[0].strip() if size[0] >= 60 else "too small" in lines[0]
+
+
+async def test_what_does_not_reach_the_console_is_on_timeline(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    async with on_stage(boxes.drawn_box(), tmp_path, monkeypatch) as (app, pilot):
+        unread = (("journal", "no systemd unit owns the container"),)
+        monkeypatch.setattr(app.session, "gaps", lambda: Gaps(unread, dropped=(("odd figures", 2),)))
+        app._inbox.dropped = 7
+        await pilot.press("7")
+        await settled(app, pilot)
+        app.refresh_now()
+        foot = [plain(line) for row in app.box.panes["timeline-events"].foot if not callable(line := row.line)]
+        assert foot == [
+            "▲ left out: 7 log lines and events that came too fast",
+            "▲ left out: 2 odd figures",
+            "? journal not read: no systemd unit owns the container",
+        ]
 
 
 async def test_a_burst_of_sources_never_blocks_keys(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:

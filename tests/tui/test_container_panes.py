@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
-from console.core.model import ContainerState, Event, LogLine, PodmanState
+from console.core.model import ContainerState, Event, Failure, Gaps, LogLine, PodmanState, Standing
+from console.tui.messages import TOO_FAST
+from console.tui.panes.base import View
 from console.tui.panes.container_facts import ContainerFacts
 from console.tui.panes.container_log import ContainerLog
 from console.tui.panes.container_resources import ContainerResources
 from console.tui.panes.log_entries import MOST, LogEntries
 from tests.fakes import drawn
 from tests.fakes.boxes import Box, drawn_box, empty_box, good, nothing_serves_box, stopped_container
-from tests.fakes.drawn import NOW
-from tests.tui.pure import lines_of, text_of, view_of
+from tests.fakes.drawn import MONO, NOW
+from tests.tui.pure import lines_of, made, text_of, view_of
 
 WIDTH = 116
 
@@ -273,3 +275,23 @@ def test_copying_gives_the_whole_line() -> None:
 def test_a_podman_that_was_never_read() -> None:
     box = drawn_box(container=good("container", PodmanState(None, None)))
     assert "– no Podman" in text_of(ContainerFacts(), view_of(box, 56))
+
+
+def test_a_log_that_stands_says_since_when_and_why() -> None:
+    pane, box = ContainerLog(), drawn_box()
+
+    def seen(gaps: Gaps) -> View:
+        return View(changed(box.snapshot, gaps=gaps), box.history, NOW, MONO, 60, 20, utc=True)
+
+    why = Failure("unavailable", "/run/podman/podman.sock: the stream ended: [Errno 2] No such file")
+    logs = Standing("logs", why, MONO - 12)
+    view = seen(Gaps(standing=(changed(logs, stream="events.podman"), logs), dropped=(("x", 3), (TOO_FAST, 120))))
+    assert made(pane.title(view)).endswith("last 1 h  ▲ stands 12 s")
+    assert [made(line) for line in pane.foot_lines(view)] == [
+        "▲ log stands for 12 s: /run/podman/podman.sock: the stream",
+        "  ended: [Errno 2] No such file",
+        f"▲ left out: 120 {TOO_FAST}",
+    ]
+    calm = seen(Gaps(standing=(changed(logs, stream="events.podman"),), dropped=(("x", 3),)))
+    assert made(pane.title(calm)).endswith("last 1 h")
+    assert pane.foot_lines(calm) == []

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as changed
 
 from console.core.history import History
+from console.core.model import Failure, Gaps, Standing
+from console.tui.panes.base import View
 from console.tui.panes.timeline_charts import Chart, TimelineCharts, charts, risen
 from console.tui.panes.timeline_compare import TimelineCompare, compare, mean, noise, side
 from console.tui.panes.timeline_events import TimelineEvents, key_of, shown
@@ -206,3 +209,56 @@ def test_a_time_of_day_is_the_newest_such_moment(text: str, back: float) -> None
 @pytest.mark.parametrize("text", ["", "later", "25:00", "14", "14:61", "[/x]", "-1:00"])
 def test_what_is_no_time_of_day(text: str) -> None:
     assert wall_of(text, NOW, utc=True) is None
+
+
+# ----------------------------------------------------------------------------------------- what the list does not have
+
+STANDS = Standing("events.podman", Failure("unavailable", "/run/podman.sock: nobody [/x] answers\x1b[31m"), MONO - 12)
+GAPS = Gaps(
+    unread=(("journal", "no systemd unit owns the container"), ("packages", "no package log could be read")),
+    read=(("kernel", 1), ("server log", 7)),
+    standing=(STANDS,),
+    dropped=(("log lines and events that came too fast", 120),),
+)
+
+
+def foot(gaps: Gaps, width: int = 84, height: int = 24) -> list[str]:
+    box = drawn_box()
+    snapshot = changed(box.snapshot, gaps=gaps)
+    view = View(snapshot, box.history, NOW, MONO, width, height, utc=True)
+    return [made(line).rstrip() for line in TimelineEvents().foot_lines(view)]
+
+
+def test_what_is_not_in_the_list_stands_under_it() -> None:
+    assert foot(GAPS) == [
+        "▲ Podman's event stream stands since 06:04:19: /run/podman.sock: nobody [/x]",
+        r"  answers\x1b[31m",
+        "▲ left out: 120 log lines and events that came too fast",
+        "? journal not read: no systemd unit owns the container",
+        "? packages not read: no package log could be read",
+        "  from before the start: kernel 1, server log 7",
+    ]
+
+
+def test_with_all_there_nothing_is_said() -> None:
+    assert foot(Gaps()) == []
+
+
+def test_in_little_room_places_share_a_line_and_what_is_urgent_comes_first() -> None:
+    lines = foot(GAPS, height=9)
+    assert [line[:22] for line in lines] == [
+        "▲ Podman's event strea",
+        "▲ left out: 120 log li",
+        "? not read: journal (n",
+    ]
+    assert foot(GAPS, height=3) == lines[:1]
+    unread = foot(changed(GAPS, standing=(), dropped=()), height=6)
+    assert unread == [
+        "? journal not read: no systemd unit owns the container",
+        "? packages not read: no package log could be read",
+    ]
+
+
+def test_a_stream_without_a_name_of_its_own_is_called_as_it_is() -> None:
+    other = changed(STANDS, stream="x")
+    assert foot(Gaps(standing=(other,)), height=3)[0].startswith("▲ x stands since")

@@ -9,9 +9,11 @@ from console.core import units
 from console.core.model import Event, LogLine, PodmanState, Snapshot
 from console.core.store import lettered
 from console.core.text import one_line
+from console.tui.messages import TOO_FAST
 from console.tui.panes.base import Pane, View
 from console.tui.panes.log_entries import Entry, LogEntries
-from console.tui.panes.wording import failed, wrapped
+from console.tui.panes.wording import failed, sign, wrapped
+from console.tui.signs import SIGNS
 from console.tui.widgets.cells import Line, Segment, cut, left, width
 from console.tui.widgets.lines import Row
 
@@ -25,6 +27,8 @@ SPANS: tuple[tuple[str, float | None], ...] = (
 )
 LEVEL_STYLES = {"E": "fail", "F": "fail", "W": "warn", "V": "dim"}
 TROUBLE = frozenset({"W", "E", "F"})
+STREAM = "logs"
+"""Name of the stream that brings the lines."""
 MOST_WRAPPED = 12
 """Lines that one long entry takes when wrapped."""
 WIDE = 100
@@ -34,7 +38,7 @@ WIDE = 100
 class ContainerLog(Pane):
     """Rows of the log. Those that came are appended once a second; only what is on the screen is ever drawn."""
 
-    FIELDS = ("container", "events")
+    FIELDS = ("container", "events", "gaps")
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
         super().__init__(id=id)
@@ -63,6 +67,9 @@ class ContainerLog(Pane):
         if self.filter:
             parts.append(f"/{one_line(self.filter, 40)}")
         made: Line = (("  ".join(parts), "title"),)
+        standing = view.snapshot.gaps.stands(STREAM)
+        if standing is not None:
+            made = (*made, (f"  {SIGNS['warn']} stands {units.age(view.mono - standing.since_mono)}", "warn"))
         return (*made, (f"  {self.unseen} new below: f", "warn")) if self.unseen and not self.follow else made
 
     def note(self, view: View) -> Line:
@@ -77,6 +84,21 @@ class ContainerLog(Pane):
             self._letters = tuple((letter, event) for letter, event in lettered(self._events) if letter)
         self._update(view)
         return self._rows if self._rows else self._nothing(view)
+
+    def foot_lines(self, view: View) -> list[Line]:
+        """Why no line comes, and how many came too fast: under the newest line, where the operator looks."""
+        gaps = view.snapshot.gaps
+        made: list[Line] = []
+        standing = gaps.stands(STREAM)
+        if standing is not None:
+            age = units.age(view.mono - standing.since_mono)
+            text = f"log stands for {age}: {one_line(standing.failure.message, 300)}"
+            for number, piece in enumerate(wrapped(text, view.width - 2, most=2)):
+                made.append((sign("warn") if not number else (" ", ""), (f" {piece}", "warn")))
+        dropped = dict(gaps.dropped).get(TOO_FAST)
+        if dropped:
+            made.append((sign("warn"), (f" left out: {dropped} {TOO_FAST}", "warn")))
+        return made
 
     def _update(self, view: View) -> None:
         """Bring the rows up to date: what came is appended, what is too old goes; all anew when shown another way."""

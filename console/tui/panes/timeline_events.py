@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from console.core.model import Event
+from console.core.model import Event, Gaps, Sign
 from console.core.store import lettered
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
@@ -18,6 +18,8 @@ ACTS = ("config", "reload", "model.", "container.", "gpu.power", "disk.")
 """Kinds (or their beginnings) of what somebody did."""
 INDENT = 6
 MOST_DETAIL = 4
+STREAMS = {"logs": "the log", "events.podman": "Podman's event stream"}
+"""Names of streams -> how a person calls them."""
 EventKey = tuple[float, str, str]
 """Identity of an event: wall time, kind, text."""
 
@@ -37,7 +39,7 @@ def shown(event: Event, which: Which) -> bool:
 class TimelineEvents(Pane):
     """The list. The event under the cursor shows who did it or how it is known, and all its detail."""
 
-    FIELDS = ("events",)
+    FIELDS = ("events", "gaps")
     TICKS = False
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
@@ -63,6 +65,22 @@ class TimelineEvents(Pane):
             made.append(Row((("no event yet" if not view.snapshot.events else "none of this kind", "dim"),)))
         return made
 
+    def foot_lines(self, view: View) -> list[Line]:
+        """What is not in the list: streams that stand, what was left out, places of the past that were not read."""
+        gaps = view.snapshot.gaps
+        room = max(1, view.height // 3)
+        made: list[Line] = []
+        for missing, most in ((_each(gaps), 2), (_each(gaps), 1), (_together(gaps), 1)):
+            made = [
+                line for one in (*_standing(gaps, view), *_dropped(gaps), *missing) for line in one.lines(view, most)
+            ]
+            if len(made) <= room:
+                break
+        found = ", ".join(f"{place} {count}" for place, count in gaps.read)
+        if found:
+            made.append(((f"  from before the start: {found}", "dim"),))
+        return made[:room]
+
     def _passes(self, event: Event) -> bool:
         return shown(event, self.which) and self.wanted(f"{event.text} {event.origin} {event.model or ''}")
 
@@ -87,6 +105,44 @@ class TimelineEvents(Pane):
         if event is None or self.view is None:
             return ""
         return "  ".join((self.view.clock(event.wall), event.text, event.origin, *event.detail))
+
+
+class _Missing(NamedTuple):
+    """Something that the list lacks."""
+
+    mark: Sign
+    what: str
+    why: str
+
+    def lines(self, view: View, most: int) -> list[Line]:
+        """On one line that the frame cuts, or on `most`."""
+        text = f"{self.what}: {one_line(self.why, 300)}" if self.why else self.what
+        style = "warn" if self.mark == "warn" else "dim"
+        pieces = wrapped(text, view.width - 2, most=most) if most > 1 else [text]
+        return [(sign(self.mark) if not at else (" ", ""), (f" {piece}", style)) for at, piece in enumerate(pieces)]
+
+
+def _standing(gaps: Gaps, view: View) -> list[_Missing]:
+    made = []
+    for one in gaps.standing:
+        since = view.clock(view.wall - (view.mono - one.since_mono))
+        made.append(
+            _Missing("warn", f"{STREAMS.get(one.stream, one.stream)} stands since {since}", one.failure.message)
+        )
+    return made
+
+
+def _dropped(gaps: Gaps) -> list[_Missing]:
+    return [_Missing("warn", f"left out: {count} {what}", "") for what, count in gaps.dropped]
+
+
+def _each(gaps: Gaps) -> list[_Missing]:
+    return [_Missing("unknown", f"{place} not read", why) for place, why in gaps.unread]
+
+
+def _together(gaps: Gaps) -> list[_Missing]:
+    places = ", ".join(f"{place} ({one_line(why, 80)})" for place, why in gaps.unread)
+    return [_Missing("unknown", "not read", places)] if places else []
 
 
 def _head(letter: str, event: Event, view: View, open_: bool) -> Line:
