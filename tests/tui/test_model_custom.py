@@ -112,16 +112,16 @@ def test_listed_percentiles() -> None:
 def test_details_tell_both_sources() -> None:
     row = with_metrics(request_summary=(Quantile(0.5, 1.02), Quantile(0.99, 2.6)), first_response=told(0, 300, 0))
     assert text(model_work.tail(row, 72)) == [
-        "TAIL  60 s p50 1.02   p99 2.60 ms",
-        "           from the server's summary of requests",
-        "           p50 ≈ 30 (≤ 50)   p95 ≈ 48 (≤ 50)   p99 ≈ 49.6 (≤ 50) ms",
-        "           from histogram, ≤ bucket: 300 first responses in 60 s",
+        "TAIL  60 s p50 1.02   p99 2.60",
+        "           ms, from the server's summary of requests",
+        "           p50 ≈ 30 (≤ 50)   p95 ≈ 48 (≤ 50)   p99 ≈ 49.6 (≤ 50)",
+        "           ms, from histogram, ≤ bucket: 300 first responses in 60 s",
     ]
 
 
 def test_a_histogram_that_is_too_coarse_says_what_would_help() -> None:
     lines = text(model_work.tail(with_metrics(first_response=told(200, 0, 0)), 72))
-    assert lines[0] == "TAIL  60 s p50 ≤ 10   p95 ≤ 10   p99 ≤ 10 ms"
+    assert lines[0] == "TAIL  60 s p50 ≤ 10   p95 ≤ 10   p99 ≤ 10"
     assert "model_metrics in config.pbtxt" in lines[2]
 
 
@@ -203,7 +203,7 @@ def test_gauges_of_tensorrt_llm() -> None:
         "REQUESTS   active 12 of 64   waiting 3   scheduled 9   context 1",
         "KV CACHE   120 of 400 blocks used   30 % full   64 tokens a block",
     ]
-    assert lines[2].startswith("CUSTOM     nv_trt_llm_general_metrics{general_type=i")
+    assert lines[2].startswith("CUSTOM     nv_trt_llm_general_metrics{general_type")
     assert lines[2].endswith(" 77")
 
 

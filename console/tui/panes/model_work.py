@@ -66,8 +66,8 @@ def tail(row: ModelRow, width: int) -> list[Row]:
     made: list[Row] = []
     if metrics.request_summary:
         words = "   ".join(f"{name_of(one.q)} {units.millis(one.ms)}" for one in metrics.request_summary)
-        made += paragraph("TAIL  60 s", f"{words} ms", width)
-        made += paragraph("", "from the server's summary of requests", width, "dim")
+        made += paragraph("TAIL  60 s", words, width)
+        made += paragraph("", "ms, from the server's summary of requests", width, "dim")
     first = metrics.first_response
     if first is None:
         return made
@@ -75,8 +75,8 @@ def tail(row: ModelRow, width: int) -> list[Row]:
     if not first.total:
         return [*made, *paragraph(label, "– no response in the histogram's window yet", width, "dim")]
     words = "   ".join(listed(first))
-    source = f"from histogram, ≤ bucket: {first.total:.0f} first responses in {first.span:.0f} s"
-    made += [*paragraph(label, f"{words} ms", width), *paragraph("", source, width, "dim")]
+    source = f"ms, from histogram, ≤ bucket: {first.total:.0f} first responses in {first.span:.0f} s"
+    made += [*paragraph(label, words, width), *paragraph("", source, width, "dim")]
     if first.counts[0] == first.total:
         made += paragraph("", "all in its first bucket: model_metrics in config.pbtxt sets finer ones", width, "dim")
     return made
