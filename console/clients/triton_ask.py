@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from console.clients.triton import Answer, Http, Limits, TritonAddress, error_text, expect_ok, model_path, server_http
+from console.clients.triton import Answer, Limits, TritonAddress, error_text, expect_ok, model_path, server_http
+from console.clients.triton_answer import NoAnswerError, outputs, texts
 from console.clients.triton_wire import decode_config
 from console.core.model import Asked, ModelConfig, SourceError, TensorSpec
 from console.core.text import decode, one_line
@@ -24,27 +24,28 @@ TEXT = b"0"
 """Stands in each string element: parses as a number where the model wants one."""
 
 
-class _Parameters(Struct, frozen=True):
-    binary_data_size: int | None = None
+class NotAskedError(Exception):
+    """Why no request can be made."""
 
 
-class _Output(Struct, frozen=True):
+class Sized(Struct, frozen=True):
+    """One input of a question; `shape` with the batch dimension where the model has one."""
+
     name: str
     datatype: str
-    shape: tuple[int, ...] = ()
-    parameters: _Parameters = _Parameters()
-    data: list[Any] | None = None
+    shape: tuple[int, ...]
 
 
-class _Result(Struct, frozen=True):
-    outputs: tuple[_Output, ...] = ()
+class Question(Struct, frozen=True):
+    """One inference request, ready to be sent any number of times."""
 
-
-_result = msgspec.json.Decoder(_Result)
-
-
-class _NotAskedError(Exception):
-    """Why no request can be made."""
+    body: bytes
+    headers: Mapping[str, str]
+    sent: str
+    """Such as `FEATURES FP32 [1, 4] zeros`."""
+    inputs: tuple[Sized, ...] = ()
+    batched: bool = False
+    """True when the first dimension of each shape is the batch."""
 
 
 def ask(address: TritonAddress, name: str, version: str | None = None, patience: float = PATIENCE) -> Asked:
@@ -52,50 +53,59 @@ def ask(address: TritonAddress, name: str, version: str | None = None, patience:
     summary. `version` None lets the server choose."""
     wall = time.time()
     try:
-        http = server_http(address, Limits(read=patience))
-        config = decode_config(expect_ok(http.get(f"{model_path(name, version)}/config"), "configuration"), name, "")
-        body, headers, sent = _request(config)
+        question = make_question(address, name, version, patience)
     except SourceError as error:
         return Asked(name, version, None, wall, None, error.message)
-    except _NotAskedError as reason:
+    except NotAskedError as reason:
         return Asked(name, version, None, wall, None, str(reason))
-    return _send(http, name, version, wall, body, headers, sent)
+    return put(address, name, version, question, patience)[0]
 
 
-def _send(
-    http: Http, name: str, version: str | None, wall: float, body: bytes, headers: Mapping[str, str], sent: str
-) -> Asked:
-    http.close()
+def make_question(address: TritonAddress, name: str, version: str | None, patience: float = PATIENCE) -> Question:
+    """A request of zeros made from the configuration. NotAskedError where none can be made; SourceError."""
+    http = server_http(address, Limits(read=patience))
     try:
-        answer = http.once("POST", f"{model_path(name, version)}/infer", body, headers)
-    except SourceError as error:
-        return Asked(name, version, False, wall, None, error.message, sent)
+        config = decode_config(expect_ok(http.get(f"{model_path(name, version)}/config"), "configuration"), name, "")
     finally:
         http.close()
+    return _request(config)
+
+
+def put(
+    address: TritonAddress, name: str, version: str | None, question: Question, patience: float = PATIENCE
+) -> tuple[Asked, Answer | None]:
+    """Send a question exactly once, on a connection of its own; never raises. The Answer is None where none came."""
+    wall, sent = time.time(), question.sent
+    try:
+        http = server_http(address, Limits(read=patience))
+        answer = http.once("POST", f"{model_path(name, version)}/infer", question.body, question.headers)
+        http.close()
+    except SourceError as error:
+        return Asked(name, version, False, wall, None, error.message, sent), None
     ms = answer.seconds * 1e3
     if answer.status != 200:
-        return Asked(name, version, False, wall, ms, f"{answer.status}: {error_text(answer)}", sent, answer.status)
+        text = f"{answer.status}: {error_text(answer)}"
+        return Asked(name, version, False, wall, ms, text, sent, answer.status), answer
     ok, summary = summarise(answer)
-    return Asked(name, version, ok, wall, ms, summary, sent, answer.status)
+    return Asked(name, version, ok, wall, ms, summary, sent, answer.status), answer
 
 
-def _request(config: ModelConfig) -> tuple[bytes, Mapping[str, str], str]:
+def _request(config: ModelConfig) -> Question:
     if config.decoupled:
-        raise _NotAskedError("it answers in a stream (decoupled), which takes another kind of request")
+        raise NotAskedError("it answers in a stream (decoupled), which takes another kind of request")
     if config.sequence_batching:
-        raise _NotAskedError("it keeps sequences, and a made-up request would be part of one")
+        raise NotAskedError("it keeps sequences, and a made-up request would be part of one")
     tensors = [tensor for tensor in config.inputs if not tensor.optional] or list(config.inputs[:1])
     if not tensors:
-        raise _NotAskedError("its configuration names no inputs")
-    body, size = _encoded([(tensor, _shape(tensor, config.max_batch_size)) for tensor in tensors])
-    sent = ", ".join(
-        f"{tensor.name} {tensor.datatype} {_shape(tensor, config.max_batch_size)} {_content(tensor)}"
-        for tensor in tensors
-    )
+        raise NotAskedError("its configuration names no inputs")
+    shaped = [(tensor, _shape(tensor, config.max_batch_size)) for tensor in tensors]
+    body, size = _encoded(shaped)
+    sent = ", ".join(f"{tensor.name} {tensor.datatype} {shape} {_content(tensor)}" for tensor, shape in shaped)
     headers = {"Content-Type": "application/octet-stream"}
     if size is not None:
         headers["Inference-Header-Content-Length"] = str(size)
-    return body, headers, one_line(sent, 400)
+    inputs = tuple(Sized(tensor.name, tensor.datatype, tuple(shape)) for tensor, shape in shaped)
+    return Question(body, headers, one_line(sent, 400), inputs, config.max_batch_size > 0)
 
 
 def _content(tensor: TensorSpec) -> str:
@@ -118,16 +128,16 @@ def _encoded(tensors: Sequence[tuple[TensorSpec, list[int]]]) -> tuple[bytes, in
         for tensor, shape in tensors:
             dtype = triton_to_np_dtype(tensor.datatype)
             if dtype is None:
-                raise _NotAskedError(f"its input {one_line(tensor.name, 80)} has the unknown type {tensor.datatype}")
+                raise NotAskedError(f"its input {one_line(tensor.name, 80)} has the unknown type {tensor.datatype}")
             if prod(shape) * np.dtype(dtype).itemsize > MAX_INPUT:
-                raise _NotAskedError(f"its input {one_line(tensor.name, 80)} of {shape} is too large to make up")
+                raise NotAskedError(f"its input {one_line(tensor.name, 80)} of {shape} is too large to make up")
             values = np.full(shape, TEXT, dtype) if tensor.datatype == "BYTES" else np.zeros(shape, dtype)
             item = InferInput(tensor.name, shape, tensor.datatype)
             item.set_data_from_numpy(values)
             inputs.append(item)
         body, size = InferenceServerClient.generate_request_body(inputs)
     except InferenceServerException as error:
-        raise _NotAskedError(f"a request for it cannot be made: {one_line(str(error), 200)}") from error
+        raise NotAskedError(f"a request for it cannot be made: {one_line(str(error), 200)}") from error
     return bytes(body), size
 
 
@@ -136,43 +146,20 @@ def summarise(answer: Answer) -> tuple[bool, str]:
 
     A 200 is not enough: a Python back end with the wrong NumPy answers 200 with empty outputs (domain facts, top).
     """
-    header = answer.headers.get("inference-header-content-length")
-    size = int(header) if header is not None and header.isascii() and header.isdigit() else len(answer.body)
     try:
-        result = _result.decode(answer.body[:size])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False, f"200 with an answer that is none: {one_line(decode(answer.body[:200]), 120)}"
-    if not result.outputs:
+        found = outputs(answer)
+    except NoAnswerError as reason:
+        return False, f"200 with {reason}"
+    if not found:
         return False, "200 without any output"
-    rest = memoryview(answer.body)[size:]
     parts: list[str] = []
     ok = True
-    for output in result.outputs:
-        length = output.parameters.binary_data_size
-        if length is None:
-            values = _flat(output.data or [])
-            text = _shown(values, len(values))
-            empty = not values
-        else:
-            chunk = bytes(rest[: max(0, length)])
-            rest = rest[max(0, length) :]
-            text, empty = _binary(chunk, output.datatype), not chunk
-        if empty and prod(output.shape) > 0:
+    for output in found:
+        text = _shown(output.data, len(output.data)) if output.chunk is None else _binary(output.chunk, output.datatype)
+        if output.empty and prod(output.shape) > 0:
             ok, text = False, "no data"
         parts.append(f"{one_line(output.name, 80)} {output.datatype} {list(output.shape)} {text}")
     return ok, one_line("; ".join(parts), 600)
-
-
-def _flat(values: list[Any]) -> list[Any]:
-    found: list[Any] = []
-    rest = values[::-1]
-    while rest:
-        value = rest.pop()
-        if isinstance(value, list):
-            rest += value[::-1]
-        else:
-            found.append(value)
-    return found
 
 
 def _binary(chunk: bytes, datatype: str) -> str:
@@ -180,13 +167,8 @@ def _binary(chunk: bytes, datatype: str) -> str:
     from tritonclient.utils import triton_to_np_dtype
 
     if datatype == "BYTES":
-        texts: list[str] = []
-        at = 0
-        while at + 4 <= len(chunk) and len(texts) <= SHOWN_VALUES:
-            length = int.from_bytes(chunk[at : at + 4], "little")
-            texts.append('"' + one_line(decode(chunk[at + 4 : at + 4 + length]), 60) + '"')
-            at += 4 + length
-        return _shown(texts, len(texts))
+        words = ['"' + one_line(decode(one), 60) + '"' for one in texts(chunk, SHOWN_VALUES + 1)]
+        return _shown(words, len(words))
     dtype = triton_to_np_dtype(datatype)
     if dtype is None or len(chunk) % np.dtype(dtype).itemsize:
         return f"{len(chunk)} bytes"
