@@ -13,10 +13,14 @@ from typing import Any, NoReturn
 from console import __version__, faultlog
 from console.config import ConfigError, Loaded, Settings, describe, load, state_dir
 from console.core.model import SourceError
+from console.core.plan import Refused, WrongInput
+from console.core.text import one_line
 
 log = logging.getLogger(__name__)
 USAGE = 64
 """Exit code for wrong usage (EX_USAGE of sysexits.h)."""
+REFUSED = 77
+"""Exit code for a change that was refused or not said yes to (EX_NOPERM of sysexits.h)."""
 CRASH = 70
 """Exit code for a fault of its own (EX_SOFTWARE)."""
 SCENES = (
@@ -44,6 +48,8 @@ FLAGS = {
     "read_only": "safety.read_only",
 }
 """Flag -> the setting that it overrides."""
+RUNNER = "_run"
+"""The hidden command of the process that makes a change."""
 
 
 class UsageError(Exception):
@@ -87,7 +93,8 @@ def parser() -> argparse.ArgumentParser:
         prog="gpuconsole",
         description="A terminal console for one GPU inference box: the GPU, the Triton container and its models.",
         parents=[_options(top=True)],
-        epilog="Without a command the console opens. Exit codes: 0 done, 64 wrong usage, 70 a fault of gpuconsole.",
+        epilog="Without a command the console opens. Exit codes: 0 done, 1 a change failed, 64 wrong usage, 70 a fault "
+        "of gpuconsole, 77 refused.",
     )
     top.add_argument("--version", action="version", version=f"gpuconsole {__version__}")
     top.add_argument("--or-demo", action="store_true", help="open the simulated box where this one has nothing at all")
@@ -99,13 +106,29 @@ def parser() -> argparse.ArgumentParser:
         "config", parents=shared, help="merged settings and where each comes from, secrets masked"
     )
     settings.add_argument("--example", action="store_true", help="print a commented settings file instead")
+    do = commands.add_parser("do", parents=shared, help="change the box: plan, ask, do, as the console's keys do")
+    do.add_argument("action", nargs="?", metavar="ACTION", help="container.stop, model.swap ...")
+    do.add_argument("target", nargs="?", metavar="TARGET", help="the container, model, card or change")
+    do.add_argument("pairs", nargs="*", metavar="key=value", help="values of the action")
+    do.add_argument("--list", action="store_true", help="all actions with their values")
+    do.add_argument("--yes", action="store_true", help="say yes; a dangerous one wants --confirm too")
+    do.add_argument("--confirm", metavar="NAME", default="", help="the target's name, for a dangerous action")
+    do.add_argument("--dry-run", action="store_true", help="print the plan and end")
+    do.add_argument("--unaudited", action="store_true", help="go on where no audit can be written; syslog gets it")
+    do.add_argument("--wait", type=float, metavar="SECONDS", default=0.0, help="wait while somebody else changes it")
+    do.add_argument("--json", action="store_true", help="one JSON object with plan and outcome")
+    audit = commands.add_parser("audit", parents=shared, help="what was changed, by whom, and how it ended")
+    audit.add_argument("--json", action="store_true", help="one JSON object")
     return top
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """The whole program; returns the exit code."""
     try:
-        options = parser().parse_args(arguments)
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        if words[:1] == [RUNNER]:
+            return _runner(words[1:])
+        options = _parsed(words)
         for name in ("scene", "seed"):
             if getattr(options, name) is not None and not options.demo:
                 raise UsageError(f"--{name} goes with --demo; add --demo to open the simulated box")
@@ -115,6 +138,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except (UsageError, ConfigError) as error:
         print(f"gpuconsole: {error}", file=sys.stderr)
         return USAGE
+    except WrongInput as error:
+        print(f"gpuconsole: {one_line(str(error))}", file=sys.stderr)
+        return USAGE
+    except Refused as error:
+        print(f"gpuconsole: {one_line(str(error))}", file=sys.stderr)
+        return REFUSED
     except SourceError as error:
         print(f"gpuconsole: {error}", file=sys.stderr)
         return CRASH
@@ -132,6 +161,28 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return CRASH
 
 
+def _parsed(words: list[str]) -> argparse.Namespace:
+    """The options; `key=value` words of `do` may stand after its options too, which argparse alone does not allow."""
+    whole = parser()
+    options, rest = whole.parse_known_args(words)
+    if rest and options.command == "do" and options.target is not None:
+        pairs = [word for word in rest if "=" in word and not word.startswith("-")]
+        options.pairs = [*options.pairs, *pairs]
+        rest = [word for word in rest if word not in pairs]
+    if rest:
+        whole.error("unrecognized arguments: " + " ".join(rest))
+    return options
+
+
+def _runner(words: list[str]) -> int:
+    """The detached runner's own process (actions/detached.py starts it); no command for people."""
+    from console.actions import runner
+
+    if len(words) != 1:
+        raise UsageError(f"{RUNNER} is what `do` and the console start; use `gpuconsole do`")
+    return runner.main(words[0])
+
+
 def _flags(options: argparse.Namespace) -> dict[str, Any]:
     given = {key: getattr(options, name) for name, key in FLAGS.items()}
     return {key: value for key, value in given.items() if value is not None and value is not False}
@@ -142,6 +193,10 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _example() if options.example else _config(loaded)
     if options.command == "snapshot":
         return _snapshot(options, loaded.settings, as_json=options.json)
+    if options.command == "do":
+        return _do(options, loaded.settings)
+    if options.command == "audit":
+        return _audit(options, loaded.settings)
     return _console(options, loaded.settings)
 
 
@@ -161,7 +216,6 @@ def _example() -> int:
 
 def _snapshot(options: argparse.Namespace, settings: Settings, *, as_json: bool = False, note: str = "") -> int:
     from console import compose, snapshot
-    from console.tui import terminal
 
     with compose.session(settings, demo=_demo(options), seed=options.seed) as session:
         taken = snapshot.take(session, compose.judge(once=True))
@@ -171,11 +225,48 @@ def _snapshot(options: argparse.Namespace, settings: Settings, *, as_json: bool 
         return 0
     if note:
         print(note)
-    ascii_only = settings.ui.ascii or not terminal.speaks_utf8(os.environ)
+    ascii_only = _ascii_only(settings)
     text = snapshot.as_text(taken, session.simulated, ascii_only=ascii_only, utc=settings.ui.utc)
     encoding = sys.stdout.encoding or "utf-8"  # of a locale that may have no letters for a model's name
     print(text.encode(encoding, "replace").decode(encoding), end="")
     return 0
+
+
+def _do(options: argparse.Namespace, settings: Settings) -> int:
+    from console import compose, do
+
+    looks = do.Looks(ascii_only=_ascii_only(settings), utc=settings.ui.utc)
+    if options.list:
+        return do.listed(as_json=options.json, looks=looks)
+    if options.action is None or options.target is None:
+        raise UsageError("do wants ACTION and TARGET; `gpuconsole do --list` has all actions")
+    if options.demo:
+        raise UsageError("the simulated box ends with its console; open `gpuconsole --demo` and change it there")
+    order = do.Order(
+        options.action,
+        options.target,
+        options.pairs,
+        yes=options.yes,
+        confirm=options.confirm,
+        dry_run=options.dry_run,
+        unaudited=options.unaudited,
+        wait=options.wait,
+        as_json=options.json,
+    )
+    return do.carry_out(order, compose.box_spec(settings), state_dir(), looks)
+
+
+def _audit(options: argparse.Namespace, settings: Settings) -> int:
+    from console import do
+
+    looks = do.Looks(ascii_only=_ascii_only(settings), utc=settings.ui.utc)
+    return do.history(state_dir(), as_json=options.json, looks=looks)
+
+
+def _ascii_only(settings: Settings) -> bool:
+    from console.tui import terminal
+
+    return settings.ui.ascii or not terminal.speaks_utf8(os.environ)
 
 
 def _nothing_here(settings: Settings) -> bool:

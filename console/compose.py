@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from console.actions.box import BoxSpec
 from console.clients.host import boot_time
 from console.clients.triton_ask import ask
-from console.config import Settings
+from console.config import Settings, state_dir
 from console.core.model import ContainerState, Event, PodmanState, SourceError, TritonStats
 from console.core.poller import Source, Stream
 from console.core.session import Session
@@ -72,10 +73,28 @@ class Kept:
         self._source.close()
 
 
-def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simulated: str | None = None) -> Session:
+def box_spec(settings: Settings, *, nvml: str = "", root: Path = Path("/"), simulated: str | None = None) -> BoxSpec:
+    """What it takes to act on the box of these settings; `nvml` is the path of a simulated card's state."""
+    return BoxSpec(settings, simulated=simulated, root=str(root), nvml=nvml)
+
+
+def box_state(spec: BoxSpec) -> Path:
+    """Where journals and the audit of a box lie: those of simulated boxes stay apart from what was really done."""
+    return state_dir() / "simulated" if spec.simulated is not None else state_dir()
+
+
+def build(
+    settings: Settings,
+    *,
+    nvml: Any = None,
+    root: Path = Path("/"),
+    simulated: str | None = None,
+    spec: BoxSpec | None = None,
+) -> Session:
     """All sources and streams of one box; nothing is read before the session starts.
 
-    `nvml` stands in for pynvml and `root` for the host's `/`, so that a simulated box shows no fact of this machine.
+    `nvml` stands in for pynvml and `root` for the host's `/`, so that a simulated box shows no fact of this machine;
+    `spec` is what acts on such a box.
     """
     podman = settings.podman
     port = settings.triton.http_port
@@ -128,6 +147,7 @@ def build(settings: Settings, *, nvml: Any = None, root: Path = Path("/"), simul
             "models' statistics with a figure that cannot be one": read_stats.refused,
         },
         ask=lambda model, version: ask(locator.address(), model, version),
+        spec=spec or box_spec(settings),
     )
     return box
 
@@ -188,7 +208,9 @@ def session(settings: Settings, *, demo: str | None = None, seed: int | None = N
         raise SourceError("unavailable", f"the simulated box cannot be started: {error}") from error
     with started as box:
         told, nvml = box.addresses, SimulatedNvml(Path(box.addresses.nvml))
-        yield build(_simulated(settings, told), nvml=nvml, root=Path(told.root), simulated=demo)
+        box_settings, root = _simulated(settings, told), Path(told.root)
+        spec = box_spec(box_settings, nvml=told.nvml, root=root, simulated=demo)
+        yield build(box_settings, nvml=nvml, root=root, simulated=demo, spec=spec)
 
 
 def _simulated(settings: Settings, addresses: Any) -> Settings:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import ClassVar, Protocol
 
 from console.actions.box import Box
+from console.actions.values import checked
 from console.core.plan import Field, JournalLine, Outcome, Plan, Refused, Target
 
 
@@ -56,7 +57,12 @@ class Action(abc.ABC):
     @classmethod
     def help(cls) -> str:
         """One sentence: the docstring's first line."""
-        return (cls.__doc__ or "").strip().splitlines()[0]
+        return next(iter((cls.__doc__ or "").strip().splitlines()), "")
+
+    @classmethod
+    def checked(cls, values: Mapping[str, str]) -> Mapping[str, str]:
+        """The values held against FIELDS, in one form each; WrongInput otherwise. The runner calls it before `plan`."""
+        return checked(cls.FIELDS, values)
 
     @abc.abstractmethod
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
@@ -94,3 +100,20 @@ class Action(abc.ABC):
     def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
         """Undo an interrupted run."""
         raise NotImplementedError
+
+
+class Planner(Action):
+    """An action that plans another one's deed, as `undo` does: its plan names the action that the runner then runs."""
+
+    @classmethod
+    def checked(cls, values: Mapping[str, str]) -> Mapping[str, str]:
+        """As they are: the action that is planned holds them against its own fields."""
+        return values
+
+    def state(self, box: Box, target: Target) -> Mapping[str, str]:
+        """It has none."""
+        return {}
+
+    def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
+        """Never by way of a plan of its own."""
+        raise Refused(f"{self.NAME} only plans: nothing was done")

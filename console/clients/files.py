@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -23,22 +24,42 @@ def write_private(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
+        sync_folder(path.parent)
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
 
 
-def append_synced(path: Path, line: bytes) -> None:
-    """Append one line to a file that only its owner can read; it is on disk when this returns. OSError when not.
-
-    One `write` on a descriptor opened for appending: two processes never mix their lines.
-    """
-    private_folder(path.parent)
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def sync_folder(path: Path) -> None:
+    """Put a folder's names on disk: without it a new file may be gone after a power loss. OSError when that fails."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        data = line.rstrip(b"\n") + b"\n"
-        if os.write(handle, data) != len(data):
-            raise OSError(28, os.strerror(28), str(path))
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def append_synced(path: Path, line: bytes) -> None:
+    """Append one line to a file that only its owner can read; it is on disk when this returns. OSError when not.
+
+    One `write` on a descriptor opened for appending: two processes never mix their lines. Where a writer died within
+    its line (or the disk was full), that torn line is ended first, so that it spoils no other.
+    """
+    private_folder(path.parent)
+    flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle, is_new = os.open(path, flags), False
+    except FileNotFoundError:
+        handle, is_new = os.open(path, flags | os.O_CREAT, 0o600), True
+    try:
+        data = line.rstrip(b"\n") + b"\n"
+        size = os.fstat(handle).st_size
+        if size and os.pread(handle, 1, size - 1) != b"\n":
+            data = b"\n" + data
+        if os.write(handle, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    if is_new:
+        sync_folder(path.parent)

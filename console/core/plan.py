@@ -128,6 +128,12 @@ class Plan(Struct, frozen=True):
     """Why it cannot be done at all; "" = it can."""
     wall: float = 0.0
     """When the checks were made."""
+    how: Literal["run", "finish", "undo", "dismiss"] = "run"
+    """Which of the action's deeds: all but `run` deal with an interrupted one (`resolves`)."""
+    resolves: str = ""
+    """The id of the interrupted change that this one finishes, undoes or only takes note of."""
+    undoes: str = ""
+    """The id of the change that this one takes back."""
 
     @property
     def confirm(self) -> str:
@@ -201,6 +207,8 @@ class AuditRecord(Struct, frozen=True, omit_defaults=True):
     duration: float | None = None
     undoes: str = ""
     """The id of the change that this one takes back."""
+    resolves: str = ""
+    """The id of the interrupted change that this one finished, undid or took note of."""
 
 
 PhaseState = Literal["begin", "done", "failed", "note", "kept"]
@@ -215,7 +223,7 @@ class JournalLine(Struct, frozen=True, omit_defaults=True):
     text: str = ""
     seconds: float | None = None
     data: Mapping[str, str] = field(default_factory=dict)
-    """state kept: facts that finishing or undoing will need."""
+    """state kept: facts that finishing or undoing will need. The runner's own first line holds its pid and start."""
 
 
 class Interrupted(Struct, frozen=True):

@@ -40,6 +40,7 @@ class Session:
         past: PastPlaces | None = None,
         dropped: Callable[[], Mapping[str, int]] = dict,
         close: Callable[[], None] | None = None,
+        spec: Any = None,
     ) -> None:
         self.sources = tuple(sources)
         self.streams = tuple(streams)
@@ -49,6 +50,9 @@ class Session:
         """Each reads the past from one place (server log, journal, kernel, packages), once, in a thread of its own."""
         self.ask = ask
         """Asks a model once; blocks, so call it in a thread."""
+        self.spec = spec
+        """What it takes to act on the same box, here or in another process (actions.box.BoxSpec); None = not known
+        yet."""
         self._past = past
         self._dropped = dropped
         """What -> how many were thrown away so far; any thread."""
@@ -119,6 +123,7 @@ class Later(Session):
             return
         with self._lock:
             self._made = made
+            self.spec = made.spec
             if not self._stopped:
                 made.start(publish, emit)
 

@@ -1,0 +1,1 @@
+"""Actions for tests alone: they change a file instead of a box."""
