@@ -187,9 +187,11 @@ class Box:
         """What systemd tells; `user=True` means the manager of the user who owns the container."""
         from console.clients.systemd import SystemdView
 
-        return SystemdView(self._owner())
+        return SystemdView(self.owner)
 
-    def _owner(self) -> int | None:
+    @property
+    def owner(self) -> int | None:
+        """Uid of the user who owns the container, where Podman's socket is that user's; None = root's Podman."""
         found = re.search(r"/run/user/(\d+)/", self._finder.url() or "")
         return int(found[1]) if found else None
 
@@ -215,7 +217,7 @@ class Box:
         self.changing()
         from console.clients.systemd import Systemd
 
-        return Systemd(self._owner())
+        return Systemd(self.owner)
 
     def nvml_control(self) -> NvmlControl:
         """The card's settings, to change them; a context manager."""

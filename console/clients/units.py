@@ -77,6 +77,28 @@ def triton_unit(root: Path = Path("/")) -> str | None:
     return None
 
 
+def unit_naming(container: str, root: Path = Path("/"), user: bool = False) -> str | None:
+    """A unit whose file runs Podman with this container name; the first by name.
+
+    For a hand-written unit that leaves no trace on its container: no label, and `podman run -d` has ended.
+    """
+    pattern = re.compile(rb"--name[= ][\"']?" + re.escape(container.encode()) + rb"(?![\w.-])")
+    for folder in _user_folders() if user else _FOLDERS:
+        for file in sorted((root / folder).glob("*.service")):
+            try:
+                text = file.read_bytes()[:65536]
+            except OSError:
+                continue
+            if b"podman" in text and pattern.search(text):
+                return file.name
+    return None
+
+
+def _user_folders() -> tuple[str, ...]:
+    home = Path(os.path.expanduser("~")).relative_to("/")
+    return f"{home}/.config/systemd/user", f"run/user/{os.getuid()}/systemd/generator"
+
+
 def unit_state(unit: str, user: bool = False) -> UnitState | None:
     """How systemd (the user's own where `user`) sees a unit; None where there is none, or it does not know the unit."""
     try:

@@ -212,8 +212,24 @@ class ContainerSource:
             command = answer.config.create_command or []
             pids = tuple(pid for pid in (answer.state.conmon_pid, answer.state.pid) if pid)
             unit = units.unit_of_processes(pids, command, self._root)
-            self._units = {key: (unit, "its process's cgroup" if unit else None)}
+            named = None if unit else self._unit_that_names(state)
+            self._units = {
+                key: (unit, "its process's cgroup") if unit else (named, "its unit's file" if named else None)
+            }
         return self._units[key]
+
+    def _unit_that_names(self, state: ContainerState) -> str | None:
+        """A unit of systemd's whose file names the container. While it runs only one that is up: another one's file
+        may name it for a start that never came."""
+        user = self._of_user()
+        unit = units.unit_naming(state.name, self._root, user)
+        told = units.unit_state(unit, user) if unit else None
+        if told is None or (state.state == "running" and told.active in ("inactive", "failed")):
+            return None
+        return unit
+
+    def _of_user(self) -> bool:
+        return self._origin == "rootless" and os.getuid() != 0
 
     def _triton_images(self, client: Podman) -> tuple[str, ...]:
         read, images = self._images
@@ -262,7 +278,7 @@ class ContainerSource:
     def _asked_unit(self, unit: str) -> tuple[UnitState | None, tuple[str, ...]]:
         read, asked, state, lines = self._journal
         if time.monotonic() - read > units.ASK_EVERY or asked != unit:
-            user = self._origin == "rootless" and os.getuid() != 0
+            user = self._of_user()
             state = units.unit_state(unit, user)
             lines = units.last_lines(unit, LAST_LINES, user) if state is None or state.active != "active" else ()
             self._journal = (time.monotonic(), unit, state, lines)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from console.actions.base import Action
 from console.actions.box import Box
-from console.core.plan import Outcome, Plan
+from console.core.plan import JournalLine, Outcome, Plan
 
 
 class Killed(BaseException):
@@ -48,6 +48,10 @@ class Recorded:
 
     def kept(self) -> Mapping[str, str]:
         return self._kept
+
+    def journal(self) -> tuple[JournalLine, ...]:
+        """What a journal would hold of it: the kept facts, if any."""
+        return (JournalLine(0.0, "kept", data=dict(self._kept)),) if self._kept else ()
 
     def left(self) -> float:
         return max(0.0, self._limit - self.waited)

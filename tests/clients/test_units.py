@@ -124,3 +124,31 @@ def test_output_is_bounded(bin_folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(commands, "SIZE_LIMIT", 1000)
     tool(bin_folder, "talker", "head -c 5000 /dev/zero")
     assert len(commands.run(["talker"]).out) == 1000
+
+
+def test_by_the_name_in_its_file(tmp_path: Path) -> None:
+    folder = tmp_path / "etc/systemd/system"
+    folder.mkdir(parents=True)
+    (folder / "a.service").write_text("ExecStart=/usr/bin/podman run -d --name triton-old img\n")
+    (folder / "b.service").write_text("ExecStart=/usr/bin/docker run --name triton img\n")
+    (folder / "c.service").write_bytes(b"\xffExecStart=/usr/bin/podman run --name=triton img\n")
+    (folder / "d.service").mkdir()
+    assert units.unit_naming("triton", tmp_path) == "c.service"
+    assert units.unit_naming("triton-old", tmp_path) == "a.service"
+    assert units.unit_naming("trit.n", tmp_path) is None
+    assert units.unit_naming("triton", tmp_path, user=True) is None
+
+
+def test_in_whose_manager(tmp_path: Path) -> None:
+    groups = {
+        1: "1:name=systemd:/user.slice/user-1000.slice/user@1000.service/triton.service/x\n2:cpu:/\n",
+        2: "0::/system.slice/triton.service\n",
+        3: "0::/machine.slice/libpod-1.scope\n",
+        4: "nonsense\n",
+    }
+    for pid, text in groups.items():
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/cgroup").write_text(text)
+    found = {pid: units.in_user_manager((pid,), tmp_path) for pid in groups}
+    assert found == {1: True, 2: False, 3: None, 4: None}
+    assert units.in_user_manager((4, 9, 2), tmp_path) is False
