@@ -1,0 +1,431 @@
+"""A swap of versions step by step, and the way back from each step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from msgspec import Struct
+
+from console.actions.base import Run
+from console.actions.box import Box
+from console.actions.model_load import LoadEnd, crashed, load, lost, ready_versions, wait_for, wait_gone
+from console.actions.model_look import model_state
+from console.actions.model_probe import Probe
+from console.actions.model_watch import Flow, Meter, since_load, told, worse
+from console.actions.pin import recover
+from console.actions.swap_spec import Spec, listed
+from console.clients.triton_config import specific
+from console.clients.triton_control import statistics
+from console.core import units
+from console.core.model import SourceError
+from console.core.plan import Outcome, Plan, UndoSpec
+
+BACK_LIMIT = 60.0
+"""Seconds for going back: the old version is in memory, so this takes hundredths of one."""
+LOOK_EVERY = 0.1
+ASK_EVERY = 0.5
+MEMORY_WAIT = 60.0
+HUNG_GRACE = 2.0
+
+Why = Literal["refused", "gone", "limit", "cancelled", "wrong"]
+
+
+class Trouble(Exception):  # noqa: N818 (what is wrong with the new version, not a fault of ours)
+    """Why the swap does not go on."""
+
+    def __init__(self, why: Why, text: str, lines: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.why = why
+        self.text = text
+        self.lines = lines
+
+
+class Settings(Struct, frozen=True):
+    """How it is done."""
+
+    watch: float
+    load_timeout: float
+    gap: bool
+    needs: int | None = None
+    """Bytes of card memory that must be free before the new version is loaded (gap only)."""
+    recover: bool = False
+
+
+def phases(spec: Spec, *, gap: bool) -> tuple[str, ...]:
+    """The steps in their order. Up, traffic moves with the load; down, with the unload of the larger one."""
+    if gap:
+        return ("gap", "load", "probe", "watch", "check")
+    if spec.up:
+        return ("load", "probe", "watch", "unload", "check")
+    return ("load", "probe", "unload", "watch", "check")
+
+
+class Swapper:
+    """One swap that runs. The old version stays in memory until the new one is found good (but for a gap)."""
+
+    def __init__(self, box: Box, plan: Plan, run: Run, spec: Spec, settings: Settings, probe: Probe) -> None:
+        self.box, self.plan, self.run, self.spec = box, plan, run, spec
+        self.settings, self.probe = settings, probe
+        self.control = box.triton_control(plan.values.get("route", ""))
+        self.began, self.wall = time.monotonic(), time.time()
+        self.figures: dict[str, float] = {}
+        self.lines: list[str] = []
+        self.exposed: float | None = None
+        """Since when unversioned requests go to the new version, which nobody has judged yet."""
+        self.gap_from: float | None = None
+        self.before: Flow | None = None
+
+    # ------------------------------------------------------------------------------------------------------ forward
+
+    def go(self, first: str = "") -> Outcome:
+        """All steps, or those from `first` on; goes back by itself when something is wrong."""
+        steps = self._steps()
+        names = [name for name, _ in steps]
+        try:
+            for _, step in steps[names.index(first) if first else 0 :]:
+                step()
+        except Trouble as trouble:
+            return self._ends(trouble)
+        except SourceError as error:
+            return self._ends(self._blind(error))
+        return self._done()
+
+    def resume(self) -> Outcome:
+        """Go on where a killed run left: from the probe on where the new version is READY. What was done already is
+        found done by the server at once."""
+        if self.spec.new not in ready_versions(self.control, self.spec.name):
+            return self.go()
+        self.exposed = time.monotonic() if self.spec.up or self.settings.gap else None
+        return self.go("probe")
+
+    def _steps(self) -> list[tuple[str, Callable[[], None]]]:
+        named: dict[str, Callable[[], None]] = {
+            "gap": self._make_room,
+            "load": self._load,
+            "probe": self._probe,
+            "watch": self._watch,
+            "unload": self._drop,
+            "check": self._check,
+        }
+        return [(name, named[name]) for name in phases(self.spec, gap=self.settings.gap)]
+
+    def _blind(self, error: SourceError) -> Trouble:
+        gone = crashed(self.box, self.wall)
+        return Trouble("gone" if gone else "wrong", gone or f"it could not be looked at: {error.message}")
+
+    def _patience(self) -> float:
+        """Seconds for the load: what the settings say, and no longer than the plan's limit leaves for going back."""
+        return max(1.0, min(self.settings.load_timeout, self.run.left() - self.settings.watch))
+
+    def _make_room(self) -> None:
+        spec, run = self.spec, self.run
+        with run.phase("gap"):
+            self.gap_from = time.monotonic()
+            self.control.unload(spec.name)
+            if not wait_gone(self.control, spec.name, spec.before, run, self._patience()):
+                raise Trouble("wrong", "the old version did not end: requests in flight hold it")
+        with run.phase("memory"):
+            self._wait_for_memory()
+
+    def _wait_for_memory(self) -> None:
+        needs = self.settings.needs
+        until = time.monotonic() + MEMORY_WAIT
+        while needs is not None:
+            free = self._free()
+            if free is None or free >= needs:
+                return
+            if time.monotonic() > until:
+                text = f"{units.size(free)} are free after {MEMORY_WAIT:.0f} s, {units.size(needs)} are needed"
+                raise Trouble("wrong", f"the memory did not come back: {text}")
+            if self.run.wait(LOOK_EVERY * 5):
+                raise Trouble("cancelled", "stopped by the operator")
+
+    def _free(self) -> int | None:
+        try:
+            known = [card.memory_free for card in self.box.gpus().gpus]
+        except SourceError:
+            return None
+        return min((free for free in known if free is not None), default=None)
+
+    def _load(self) -> None:
+        spec = self.spec
+        policy = spec.policy_after if self.settings.gap else specific(spec.beside)
+        with self.run.phase("load"):
+            meter = self._meter(spec.old)
+            end = load(self.box, self.control, spec.name, spec.override(policy), self.run, self._patience())
+            self.figures["load_s"] = end.seconds
+            self._judge_load(end)
+            self.before = self._usual(meter)
+            if self.gap_from is not None:
+                self.figures["gap_s"] = end.ended - self.gap_from
+            if spec.up or self.settings.gap:
+                self.exposed = end.ended
+            if spec.new not in ready_versions(self.control, spec.name):
+                raise Trouble("wrong", f"the load answered well, but {spec.new} is not READY")
+
+    def _judge_load(self, end: LoadEnd) -> None:
+        if end.word == "ok":
+            return
+        gone = crashed(self.box, self.wall) if end.word in ("gone", "refused") else ""
+        if gone:
+            log = self.box.load_cause(self.spec.name, self.wall)
+            raise Trouble("gone", f"{gone} while it loaded {self.spec.new}", log)
+        if end.word == "gone":
+            raise Trouble("wrong", f"the load's connection was lost: {end.text}")
+        raise Trouble(end.word, end.text, end.cause)
+
+    def _meter(self, version: int) -> Meter | None:
+        try:
+            return Meter(self.box.address(), self.spec.name, version)
+        except SourceError:
+            return None
+
+    def _usual(self, meter: Meter | None) -> Flow | None:
+        """How the old version did during the load; since its own load where that was too short."""
+        try:
+            flow = meter.flow() if meter is not None else None
+            if flow is not None and flow.done >= 20:
+                return flow
+            stats = statistics(self.box.address(), self.spec.name)
+        except SourceError:
+            return None
+        return next((since_load(one) for one in stats if one.version == str(self.spec.old)), None)
+
+    def _probe(self) -> None:
+        with self.run.phase("probe"):
+            self._ask()
+            gone = lost(self.control, frozenset(self.spec.others), self.spec.name)
+            if gone:
+                raise Trouble("wrong", f"{', '.join(gone)} dropped out with it", self._server_words())
+
+    def _server_words(self) -> tuple[str, ...]:
+        return self.box.load_cause(self.spec.name, self.wall)
+
+    def _watch(self) -> None:
+        if self.settings.watch <= 0:
+            self._judged()
+            return
+        with self.run.phase("watch"):
+            began = time.monotonic()
+            meter = Meter(self.box.address(), self.spec.name, self.spec.new)
+            asked = began
+            while time.monotonic() - began < self.settings.watch:
+                if self.run.wait(LOOK_EVERY):
+                    raise Trouble("cancelled", "stopped by the operator")
+                self._look(meter)
+                if time.monotonic() - asked >= ASK_EVERY:
+                    asked = time.monotonic()
+                    self._ask()
+            flow = self._look(meter)
+            self._ask()
+            self.figures["watch_s"] = time.monotonic() - began
+            self.lines.append(told(self.before, flow))
+            self._means(flow)
+            self._judged()
+
+    def _look(self, meter: Meter) -> Flow:
+        try:
+            flow = meter.flow()
+        except SourceError as error:
+            gone = crashed(self.box, self.wall)
+            raise Trouble("gone" if gone else "wrong", gone or error.message) from error
+        bad = worse(self.before, flow)
+        if bad:
+            self._means(flow)
+            raise Trouble("wrong", f"{self.spec.new} does worse: {bad}", self._server_words())
+        return flow
+
+    def _ask(self) -> None:
+        wrong = self.probe.ask(self.spec.new)
+        if wrong:
+            gone = crashed(self.box, self.wall)
+            why: Why = "gone" if gone else "wrong"
+            raise Trouble(why, gone or f"{self.spec.new} answers wrong: {wrong}", self._server_words())
+
+    def _means(self, flow: Flow) -> None:
+        if self.before is not None and self.before.mean_ms is not None:
+            self.figures["mean_before_ms"] = self.before.mean_ms
+        if flow.mean_ms is not None:
+            self.figures["mean_after_ms"] = flow.mean_ms
+
+    def _judged(self) -> None:
+        """The verdict is there: from here on the version is no longer one that nobody knows."""
+        if self.exposed is not None:
+            self.figures["exposure_s"] = time.monotonic() - self.exposed
+            self.exposed = None
+
+    def _drop(self) -> None:
+        spec = self.spec
+        with self.run.phase("unload"):
+            if self.run.cancelled.is_set():
+                raise Trouble("cancelled", "stopped by the operator")
+            end = load(self.box, self.control, spec.name, spec.override(spec.policy_after), self.run, BACK_LIMIT)
+            self._judge_load(end)
+            if not spec.up:
+                self.exposed = end.ended
+            self.lines.append(f"dropped {listed(spec.going)}" if spec.going else "nothing to drop")
+
+    def _check(self) -> None:
+        spec = self.spec
+        with self.run.phase("check"):
+            found = self._settled(spec.after)
+            if found != spec.after:
+                raise Trouble("wrong", f"READY in the end: {listed(found)}, not {listed(spec.after)}")
+            gone = lost(self.control, frozenset(spec.others), spec.name)
+            if gone:
+                raise Trouble("wrong", f"{', '.join(gone)} dropped out with it", self._server_words())
+
+    def _settled(self, wanted: tuple[int, ...], seconds: float = 10.0) -> tuple[int, ...]:
+        until = time.monotonic() + seconds
+        found = ready_versions(self.control, self.spec.name)
+        while found != wanted and time.monotonic() < until:
+            time.sleep(0.05)
+            found = ready_versions(self.control, self.spec.name)
+        return found
+
+    def _done(self) -> Outcome:
+        spec = self.spec
+        self._add_up()
+        asked = f", asked {self.probe.asked} times" if self.probe.asked else ""
+        as_kept = {"answer": ", answers as kept", "form": ", answers in the old form", "off": ""}[self.probe.kind]
+        return Outcome(
+            "done",
+            f"{spec.name} {spec.new} serves{asked}{as_kept if asked else ''}",
+            (*self.lines, spec.lasting),
+            UndoSpec("model.swap", spec.name, {"version": str(spec.old)}, f"{spec.name} back to version {spec.old}"),
+            left=model_state(self.box, spec.name),
+            figures=self.figures,
+        )
+
+    def _add_up(self) -> None:
+        total = time.monotonic() - self.began
+        self.figures["total_s"] = total
+        known = self.figures.get("load_s", 0.0) + self.figures.get("watch_s", 0.0)
+        self.figures["added_s"] = max(0.0, total - known)
+
+    # --------------------------------------------------------------------------------------------------------- back
+
+    def _ends(self, trouble: Trouble) -> Outcome:
+        if trouble.why == "gone":
+            return self._crashed(trouble)
+        if trouble.why == "limit":
+            return self._hangs(trouble)
+        return self.back(trouble)
+
+    def back(self, trouble: Trouble) -> Outcome:
+        """The old version again. After a gap it must be loaded anew; else it never went away."""
+        spec = self.spec
+        try:
+            with self.run.phase("back", f"back to {spec.old}: {trouble.text}"):
+                end = self._load_old()
+        except SourceError as error:
+            end = LoadEnd("gone", 0.0, error.message)
+        if end.word in ("gone", "refused"):
+            gone = crashed(self.box, self.wall)
+            if gone:
+                return self._crashed(Trouble("gone", f"{trouble.text}; then {gone}", trouble.lines))
+        if end.word != "ok":
+            return self._stuck(trouble, end)
+        self._judged()
+        if self.gap_from is not None:
+            self.figures["gap_s"] = end.ended - self.gap_from
+        self._add_up()
+        return self._undone(trouble)
+
+    def _load_old(self) -> LoadEnd:
+        spec = self.spec
+        if self.settings.gap and spec.new in ready_versions(self.control, spec.name):
+            self.control.unload(spec.name)
+            wait_gone(self.control, spec.name, (spec.new,), self.run, BACK_LIMIT)
+        end = load(
+            self.box,
+            self.control,
+            spec.name,
+            spec.override(spec.policy_before),
+            self.run,
+            max(BACK_LIMIT, self.settings.load_timeout),
+            cancels=False,
+        )
+        if end.word == "ok":
+            found = self._settled(spec.before)
+            if found != spec.before:
+                return LoadEnd("refused", end.seconds, f"READY now: {listed(found)}", (), end.ended)
+        return end
+
+    def _undone(self, trouble: Trouble) -> Outcome:
+        spec = self.spec
+        gone = lost(self.control, frozenset(spec.others), spec.name)
+        lines = [*trouble.lines, *self.lines]
+        if spec.warmup is not None:
+            lines.append("the warm-up stays in the live configuration until a restart or an unload")
+        if gone:
+            text = f"{trouble.text}: {spec.name} {spec.old} serves again, but {', '.join(gone)} does not"
+            return Outcome("failed", text, tuple(lines), figures=self.figures)
+        served = "serves again" if self.figures.get("exposure_s") or self.gap_from is not None else "serves as before"
+        return Outcome(
+            "undone",
+            f"{trouble.text}: {spec.name} {spec.old} {served}",
+            tuple(lines),
+            left=model_state(self.box, spec.name),
+            figures=self.figures,
+        )
+
+    def _stuck(self, trouble: Trouble, end: LoadEnd) -> Outcome:
+        self._add_up()
+        now = self._now()
+        return Outcome(
+            "failed",
+            f"{trouble.text}; going back failed: {end.text or end.word}",
+            (*trouble.lines, *end.cause, now),
+            still_going="the load may go on in the server: its index and log tell" if end.word == "limit" else "",
+            figures=self.figures,
+        )
+
+    def _now(self) -> str:
+        try:
+            found = ready_versions(self.control, self.spec.name)
+        except SourceError as error:
+            return f"what serves now is not known: {error.message}"
+        return f"READY now: {listed(found)}" if found else f"no version of {self.spec.name} is READY now"
+
+    def _hangs(self, trouble: Trouble) -> Outcome:
+        """The server's load cannot be cancelled. A load of the old set is left behind it: the server does one after
+        the other, so whenever the first ends, the second drops what it brought at once."""
+        spec = self.spec
+        with self.run.phase("back", f"{trouble.text}: leaves the way back behind it"):
+            queued = self.control.begin_load(spec.name, spec.override(spec.policy_before), 3600.0)
+            end = wait_for(self.box, queued, spec.name, self.run, HUNG_GRACE, cancels=False)
+        if end.word == "ok":
+            self._judged()
+            self._add_up()
+            return self._undone(trouble)
+        self._add_up()
+        serves = f"{spec.old} serves on" if spec.old in ready_versions(self.control, spec.name) else self._now()
+        text = (
+            f"the server still loads {spec.name} {spec.new}, which cannot be cancelled; a load of "
+            f"{listed(spec.before)} waits behind it and drops it should it end. Load and unload of this model hang "
+            "until then; only a restart ends it for sure"
+        )
+        return Outcome("failed", f"{trouble.text}: {serves}", trouble.lines, still_going=text, figures=self.figures)
+
+    def _crashed(self, trouble: Trouble) -> Outcome:
+        spec = self.spec
+        self._add_up()
+        lines = [*trouble.lines, *((spec.again,) if spec.again else ())]
+        if self.settings.recover and spec.container:
+            with self.run.phase("recover"):
+                return recover(
+                    self.box,
+                    self.run,
+                    spec.container,
+                    spec.name,
+                    spec.before,
+                    spec.others,
+                    trouble.text,
+                    lines,
+                    self.figures,
+                )
+        lines.append(f"to serve {spec.old} again: gpuconsole do model.pin {spec.name} version={spec.old}")
+        return Outcome("failed", trouble.text, tuple(lines), figures=self.figures)
