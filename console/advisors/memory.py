@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from msgspec import Struct
 
-from console.core.model import BatchStat, GpuBox, ModelRow, ModelStats, Snapshot, Window
+from console.core.model import BatchStat, GpuBox, ModelFlow, ModelRow, ModelStats, Snapshot, Window
 from console.core.rates import window_between
 
 KEPT = 900.0
@@ -18,6 +18,8 @@ SETTLES_WITHIN = 40.0
 """Seconds within which each configuration is read anew (30 s in turn, at the latest)."""
 LOOK_EVERY = 4.0
 """Seconds that must lie between two looks for their difference to be a window."""
+YOUNG = 2.0
+"""Seconds that counters which began anew must have run: their beginning is known to a second."""
 
 
 class Cost(Struct, frozen=True):
@@ -72,6 +74,8 @@ class Seen(Struct, frozen=True):
     mono: float
     stats: ModelStats
     resets: int
+    began_mono: float | None
+    """When these counters began at 0; None unless that was within the last ten seconds."""
 
 
 class _Track:
@@ -130,11 +134,15 @@ class Memory:
             self.uncapped.pop(name, None)
 
     def newest(self, row: ModelRow) -> Window | None:
-        """What the version did since the look before; None when there was none in this run of counters."""
+        """What the version did since the look before, or since its counters began anew; None where neither is known."""
         before, now = self._seen.get((row.name, row.version), (None, None))
-        if before is None or now is None or before.resets != now.resets:
+        if before is None or now is None:
             return None
-        return window_between(before.stats, now.stats, now.mono - before.mono)
+        if before.resets == now.resets:
+            return window_between(before.stats, now.stats, now.mono - before.mono)
+        if now.began_mono is None or now.mono - now.began_mono < YOUNG:
+            return None
+        return window_between(ModelStats(now.stats.name, now.stats.version), now.stats, now.mono - now.began_mono)
 
     def _remember(self, snapshot: Snapshot) -> None:
         mono = snapshot.stats.mono
@@ -149,7 +157,7 @@ class Memory:
             if known is not None and mono - known[1].mono < LOOK_EVERY:
                 kept[key] = known
             else:
-                kept[key] = (known[1] if known else None, Seen(mono, row.flow.stats, row.flow.resets))
+                kept[key] = (known[1] if known else None, _seen(row.flow, mono))
         self._seen = kept
 
     def epoch(self, name: str) -> Epoch | None:
@@ -228,6 +236,12 @@ class Memory:
                 streak = sum(1 for _ in takewhile(lambda sample: sample > 0, reversed(row.metrics.pending_samples)))
                 waiting = mono - max(0, streak - 1)
         self._silences[key] = Silence(counted, known.since_mono if known else mono, waiting)
+
+
+def _seen(flow: ModelFlow, mono: float) -> Seen:
+    """A fall of the counters shows as a window that crosses it; only then did they begin at 0."""
+    fell = flow.w10 is not None and flow.w10.crosses_reset
+    return Seen(mono, flow.stats, flow.resets, flow.epoch_mono if fell else None)
 
 
 def _kind(track: _Track, row: ModelRow) -> str:

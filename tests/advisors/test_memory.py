@@ -191,6 +191,22 @@ def test_what_came_since_the_look_before() -> None:
     assert gone.newest(second.models[0]) is None
 
 
+def test_what_came_since_the_counters_began_anew() -> None:
+    def anew(seconds: float, began: float, *, fell: bool = True) -> Snapshot:
+        one = row(window(reset=fell), config(), stats={"success_count": 90})
+        assert one.flow is not None
+        flow = replace(one.flow, w10=one.flow.w30, resets=1, epoch_mono=at(began).mono)
+        return at(seconds, replace(one, flow=flow))
+
+    first, after = served(0, 1000), anew(5, 2)
+    found = learned(first, after).newest(after.models[0])
+    assert found is not None
+    assert found.span == pytest.approx(2.7), "statistics are 0.3 s older than the look"
+    assert (found.success, found.crosses_reset) == (90, False)
+    for other in (anew(5, 3.5), anew(5, 2, fell=False)):
+        assert learned(first, other).newest(other.models[0]) is None, "too short, or no beginning at 0"
+
+
 def test_looks_follow_one_another() -> None:
     memory = learned(served(0, 100), served(5, 180), served(7, 190), served(10, 200))
     found = memory.newest(served(10, 200).models[0])
