@@ -164,7 +164,8 @@ class Inspect(Struct, frozen=True, rename="pascal"):
 class ImageInspect(Struct, frozen=True, rename="pascal"):
     """`GET /images/ID/json`."""
 
-    created: str = ""
+    id: str = ""
+    created: str | None = None
 
 
 class OnceStats(Struct, frozen=True):
@@ -206,10 +207,10 @@ class PodmanEvent(Struct, frozen=True):
         return self.time_nano / 1e9 if self.time_nano else float(self.time)
 
 
-def wall_time(text: str) -> float | None:
+def wall_time(text: str | None) -> float | None:
     """Unix seconds of an RFC 3339 time (nanoseconds allowed); None for Go's zero time and what is no time."""
     try:
-        seconds = datetime.fromisoformat(text).timestamp()
+        seconds = datetime.fromisoformat(text or "").timestamp()
     except (ValueError, OverflowError):
         return None
     return seconds if seconds > 0 else None

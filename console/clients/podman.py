@@ -249,6 +249,19 @@ class Podman:
         answer = self._decode(f"/images/{image}/json", libpod.ImageInspect)
         return libpod.wall_time(answer.created) if answer else None
 
+    def image_id(self, image: str) -> str | None:
+        """An image's identity; None when it is not here."""
+        answer = self._decode(f"/images/{image}/json", libpod.ImageInspect)
+        return answer.id if answer else None
+
+    def inspect_all(self, name: str) -> dict[str, Any] | None:
+        """Podman's whole inspect answer, secrets and all: not to be shown; None when there is no such container."""
+        return self._decode(f"/containers/{name}/json", dict[str, Any])
+
+    def image_all(self, image: str) -> dict[str, Any] | None:
+        """The whole inspect answer of an image; None when it is not here."""
+        return self._decode(f"/images/{image}/json", dict[str, Any])
+
     def stats(self, name: str) -> libpod.OnceStats | None:
         """One sample of a running container; None when Podman has none (rootless with cgroup v1: 409)."""
         answer = self._decode("/containers/stats", libpod.StatsAnswer, {"containers": name, "stream": "false"})

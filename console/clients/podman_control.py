@@ -106,6 +106,11 @@ class PodmanControl:
         answer = self._answer("POST", f"/containers/{_part(name)}/stop", {"timeout": str(seconds)}, seconds + GRACE)
         return bool(answer.status_code != 304)
 
+    def restart(self, name: str, seconds: int) -> None:
+        """Stop as `stop` does and start again; one made with --rm does not vanish."""
+        path = f"/containers/{_part(name)}/restart"
+        self._call("POST", path, {"t": str(seconds)}, timeout=seconds + GRACE + START_TIMEOUT)
+
     def kill(self, name: str, signal: str = "SIGKILL") -> None:
         """Send a signal; a PodmanRefusal of 409 where it does not run."""
         self._call("POST", f"/containers/{_part(name)}/kill", {"signal": signal})

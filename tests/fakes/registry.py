@@ -20,7 +20,6 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 CERTIFICATES = Path("/etc/containers/certs.d")
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -123,7 +122,7 @@ class Registry:
 
         return Handler
 
-    def send(self, to: BinaryIO, body: bytes) -> None:
+    def send(self, to: io.BufferedIOBase, body: bytes) -> None:
         """All of it, in twenty parts with pauses between."""
         step = max(1, -(-len(body) // 20))
         for at in range(0, len(body), step):

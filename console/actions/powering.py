@@ -1,0 +1,244 @@
+"""Starting and stopping a container while somebody watches: progress, limits, and what to wait for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent import futures
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import Struct
+
+from console.actions.base import Run
+from console.actions.box import Box
+from console.actions.target import ContainerView, is_running, models_words
+from console.clients import host
+from console.clients.podman_control import PodmanControl, PodmanRefusal
+from console.core import podman_errors
+from console.core.model import ContainerState, SourceError
+from console.core.text import one_line
+
+T = TypeVar("T")
+
+PORT_PATIENCE = 150.0
+"""Seconds: Podman's service gave back a port that it had kept after a failed start in 105 to 120 s (host.md 3.6)."""
+PORT_EVERY = 2.0
+LOOK_EVERY = 0.1
+TELL_EVERY = 1.0
+
+
+def waited(work: Callable[[], T], run: Run, tell: Callable[[float], str]) -> T:
+    """Do `work` in a thread and note `tell(seconds)` each second until it ends; raises what it raised."""
+    began = time.monotonic()
+    with futures.ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        while not futures.wait([future], TELL_EVERY).done:
+            run.note(tell(time.monotonic() - began))
+        return future.result()
+
+
+# --------------------------------------------------------------------------------------------------------------- stop
+
+
+class Stopped(Struct, frozen=True):
+    """How a stop went."""
+
+    seconds: float
+    exit_code: int | None
+    """None = not told: it is gone (--rm)."""
+
+    @property
+    def words(self) -> str:
+        """`stopped after 2.6 s`."""
+        if self.exit_code == 137:
+            return f"killed after {self.seconds:.1f} s: it had not ended by itself"
+        code = "" if self.exit_code in (None, 0) else f", exit code {self.exit_code}"
+        return f"stopped after {self.seconds:.1f} s{code}"
+
+
+def stop(box: Box, view: ContainerView, state: ContainerState, seconds: int, run: Run) -> Stopped:
+    """Stop it through its unit where it has one, else through Podman; note what it waits for."""
+    began = time.monotonic()
+    if state.unit:
+        through_unit(box, view, state, "stop", run)
+    else:
+        control = box.podman()
+        try:
+            waited(lambda: control.stop(state.name, seconds), run, lambda spent: _draining(view, spent, seconds))
+        finally:
+            control.close()
+    after = view.state()
+    return Stopped(time.monotonic() - began, after.exit_code if after is not None else None)
+
+
+def through_unit(box: Box, view: ContainerView, state: ContainerState, verb: str, run: Run) -> None:
+    """systemctl `verb` of the owning unit; SourceError as Systemd.act tells it."""
+    systemd, user, unit = box.systemd(), box.unit_of_user, state.unit or ""
+    if verb == "start":
+        waited(lambda: systemd.act(unit, "start", user), run, lambda spent: f"{spent:.0f} s: systemctl start {unit}")
+    elif verb == "stop":
+        waited(lambda: systemd.act(unit, "stop", user), run, lambda spent: _draining(view, spent, None))
+    else:
+        waited(lambda: systemd.act(unit, "restart", user), run, lambda spent: _draining(view, spent, None))
+
+
+def _draining(view: ContainerView, spent: float, seconds: int | None) -> str:
+    limit = "" if seconds is None else f" of {seconds}"
+    waiting = view.waiting()
+    queue = "its metrics answer no more" if waiting is None else f"{waiting} requests wait in queues"
+    last = next((line.text for line in reversed(view.log(None, 3)) if line.text.strip()), "")
+    said = f"; log: {one_line(last, 120)}" if last else ""
+    return f"{spent:.0f} s{limit}: {queue}{said}"
+
+
+# -------------------------------------------------------------------------------------------------------------- start
+
+
+def start(control: PodmanControl, name: str, ports: Iterable[int], run: Run, root: Path = Path("/")) -> None:
+    """Start, and try again while Podman's own service holds a published port (for PORT_PATIENCE at most).
+
+    PodmanRefusal with the reason where it cannot be started; a port that another program has is told at once.
+    """
+    deadline = time.monotonic() + PORT_PATIENCE
+    while True:
+        try:
+            control.start(name)
+        except PodmanRefusal as refusal:
+            if not podman_errors.is_port_in_use(refusal.text) or time.monotonic() > deadline:
+                raise
+            holder = port_holder(ports, root)
+            if holder and "podman" not in holder:
+                raise PodmanRefusal(refusal.status, f"{refusal.text} (it is {holder})") from refusal
+            left = deadline - time.monotonic()
+            run.note(f"a port is still held by {holder or 'Podman itself'}: trying again for {left:.0f} s")
+            if run.wait(PORT_EVERY):
+                raise
+        else:
+            return
+
+
+def port_holder(ports: Iterable[int], root: Path = Path("/")) -> str:
+    """`nginx (pid 812)`: who listens on one of these TCP ports; "" where nobody is seen."""
+    for port in ports:
+        pid = host.listener(port, root)
+        process = None if pid is None else host.process(pid, root)
+        if process is not None:
+            return f"{one_line(process.name, 60)} (pid {pid}) on port {port}"
+    return ""
+
+
+def published(state: ContainerState) -> tuple[int, ...]:
+    """Host ports that it publishes by TCP."""
+    return tuple(port.host_port for port in state.ports if port.protocol == "tcp")
+
+
+# -------------------------------------------------------------------------------------------------------- ready again
+
+
+class Readiness(Struct, frozen=True):
+    """What came of waiting for the models."""
+
+    ready: frozenset[tuple[str, str]]
+    missing: frozenset[tuple[str, str]]
+    seconds: float
+    lines: tuple[str, ...] = ()
+    """Why, from the log, where something is missing."""
+    ended: bool = False
+    """Its process ended meanwhile."""
+    cancelled: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Everything that was READY is READY again."""
+        return not self.missing and not self.ended and not self.cancelled
+
+    @property
+    def words(self) -> str:
+        """`3 READY again after 2.1 s`."""
+        if self.cancelled:
+            return "stopped by the operator before all was READY"
+        if self.ended:
+            return f"its process ended after {self.seconds:.1f} s"
+        if self.missing:
+            return f"not READY after {self.seconds:.0f} s: {models_words(self.missing)}"
+        return f"{len(self.ready)} READY after {self.seconds:.1f} s"
+
+
+def wait_ready(box: Box, view: ContainerView, wanted: frozenset[tuple[str, str]], run: Run, limit: float) -> Readiness:
+    """Wait until all of `wanted` is READY (where that is empty: until Triton answers), its process ends, the operator
+    stops it, or `limit` seconds have passed. The server's ready flag is told and never waited on.
+
+    In explicit mode models that `--load-model` does not name come back by nobody: these are loaded here.
+    """
+    began = time.monotonic()
+    state = view.known()
+    asked: set[str] = set()
+    told = 0.0
+    ready: frozenset[tuple[str, str]] = frozenset()
+    while True:
+        spent = time.monotonic() - began
+        answers, ready = _looked(view)
+        if answers and wanted <= ready:
+            return Readiness(ready, frozenset(), spent)
+        if not is_running(view.state()):
+            return Readiness(ready, wanted - ready, spent, view.last_words(state.started_wall), ended=True)
+        if answers and state.control_mode == "explicit":
+            _load_missing(box, view, wanted - ready, asked, run)
+        if spent > limit:
+            return Readiness(ready, wanted - ready, spent, view.last_words(state.started_wall))
+        if spent - told >= TELL_EVERY:
+            told = spent
+            run.note(_progress(view, ready, wanted, spent, limit))
+        if run.wait(LOOK_EVERY):
+            return Readiness(ready, wanted - ready, spent, cancelled=True)
+
+
+def _looked(view: ContainerView) -> tuple[bool, frozenset[tuple[str, str]]]:
+    try:
+        return True, view.ready()
+    except SourceError:
+        return False, frozenset()
+
+
+def _progress(
+    view: ContainerView,
+    ready: frozenset[tuple[str, str]],
+    wanted: frozenset[tuple[str, str]],
+    spent: float,
+    limit: float,
+) -> str:
+    flag = view.server_ready()
+    lamp = "Triton does not answer yet" if flag is None else f"server's ready flag {flag}"
+    count = f"{len(wanted & ready)} of {len(wanted)} READY" if wanted else f"{len(ready)} READY"
+    return f"{count}, {lamp}, {spent:.0f} s of {limit:.0f}"
+
+
+def _load_missing(
+    box: Box, view: ContainerView, missing: frozenset[tuple[str, str]], asked: set[str], run: Run
+) -> None:
+    """Ask once for each model that nobody loads. Those that the server is busy with are LOADING and left alone."""
+    from console.clients.triton_control import TritonControl
+
+    busy = _busy(view)
+    for name in sorted({name for name, _ in missing} - asked - busy):
+        asked.add(name)
+        run.note(f"{one_line(name, 80)} is not among --load-model: loading it")
+        box.changing()
+        try:
+            TritonControl(view.address()).begin_load(name, None, box.settings.actions.load_timeout)
+        except SourceError as error:
+            run.note(f"{one_line(name, 80)}: {error.message}")
+
+
+def _busy(view: ContainerView) -> set[str]:
+    from console.sources.triton import IndexSource
+
+    source = IndexSource(view.address)
+    source.open()
+    try:
+        return {entry.name for entry in source.read().entries if entry.state in ("LOADING", "UNLOADING")}
+    except SourceError:
+        return set()
+    finally:
+        source.close()
