@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from console.clients.triton import Http, Limits, TritonAddress, server_http
 from console.config import Settings
+from console.core.golden import Golden
 from console.core.model import ContainerState, GpuBox, PodmanState, Repository, Snapshot, SourceError, TritonIndex
 from console.core.plan import Refused
 from console.sources.container import ContainerSettings, ContainerSource
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from console.clients.podman_control import PodmanControl
     from console.clients.systemd import Systemd, SystemdView
     from console.clients.triton_control import Route, TritonControl
+    from console.clients.triton_settings import TritonSettings, TritonSettingsView
 
 READ_ONLY = "read-only: nothing that changes the box is done; start gpuconsole without --read-only (settings: [safety])"
 
@@ -130,6 +132,12 @@ class Box:
 
         return served_config(self.address(), name, version)
 
+    def golden(self, model: str) -> Golden | None:
+        """The kept question of a model with its answer; None where none is kept. SourceError where its file is bad."""
+        from console.clients.golden_store import load
+
+        return load(self.state, model)
+
     def load_cause(self, model: str, since: float) -> tuple[str, ...]:
         """What the container's log tells since `since` (Unix seconds) of why a load failed; empty where it is silent
         or cannot be read. The load's answer hides a configuration that cannot be parsed."""
@@ -139,6 +147,12 @@ class Box:
             return load_cause(self.podman_url, self.container().id, model, since)
         except (SourceError, Refused):
             return ()
+
+    def triton_settings_view(self) -> TritonSettingsView:
+        """Triton's trace and log settings, to be read."""
+        from console.clients.triton_settings import TritonSettingsView
+
+        return TritonSettingsView(self.address())
 
     def repository(self) -> Repository:
         """The model repository on this host's disk now; SourceError with the reason where it cannot be seen."""
@@ -239,3 +253,10 @@ class Box:
         from console.clients.podman_control import PodmanControl
 
         return PodmanControl(self.podman_url)
+
+    def triton_settings(self) -> TritonSettings:
+        """Triton's trace and log settings, to be set."""
+        self.changing()
+        from console.clients.triton_settings import TritonSettings
+
+        return TritonSettings(self.address())
