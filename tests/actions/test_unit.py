@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from console.config import Podman, Safety, Settings
 from console.core.plan import Plan, Refused, WrongInput
 from tests.actions.runs import Recorded, do, killed
 from tests.clients.test_systemd import recording
+from tests.clients.test_unit_text import as_systemd, keys
 from tests.clients.test_units import bin_folder, tool
+from tests.lab import podman
 from tests.lab.fixtures import Lab
 from tests.lab.own import OwnTriton, own_triton
 
@@ -165,3 +169,42 @@ def test_a_unit_is_found_by_the_name_in_its_file(active: str, box: Box, own: Own
     assert (found.unit, found.unit_origin) == (
         ("by-hand.service", "its unit's file") if active == "active" else (None, None)
     )
+
+
+@pytest.mark.slow
+def test_its_commands_run_as_systemd_would_run_them(lab: Lab, tmp_path: Path, bin_folder: Path) -> None:
+    """The start takes the place of the container that runs and tells systemd by its socket; the stop is graceful."""
+    recording(bin_folder)
+    with own_triton(tmp_path / "models", more=SECRETS, flags=FLAGS) as own:
+        box = a_box(own, tmp_path)
+        before = box.container().id
+        assert do(unit.Write(), box, own.name, {}).word == "done"
+        made = keys(file_of(box, own).read_text())
+        address = tmp_path / "notify"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.bind(str(address))
+            notify.settimeout(30)
+            started = systemd_runs(made["ExecStart"][0], box, own, NOTIFY_SOCKET=str(address))
+            assert started.returncode == 0, started.stderr
+            told = notify.recv(4096).decode()
+            while "READY=1" not in told:
+                told += notify.recv(4096).decode()
+        assert "MAINPID=" in told
+        container = box.container()
+        assert container.id != before
+        assert (container.stop_timeout, container.auto_remove) == (60, True)
+        environment = podman.run("exec", own.name, "env").stdout
+        assert "HF_TOKEN=hunter2\n" in environment
+        assert any("admin=s3cret" in word for word in podman.run("top", own.name, "args").stdout.split())
+        assert systemd_runs(made["ExecStop"][0], box, own).returncode == 0
+        assert systemd_runs(made["ExecStopPost"][0], box, own).returncode == 0
+        assert box.podman_state().container is None
+
+
+def systemd_runs(line: str, box: Box, own: OwnTriton, **more: str) -> subprocess.CompletedProcess[str]:
+    """One command line of the unit, its variables from EnvironmentFile=."""
+    arguments = (box.root / f"etc/gpuconsole/units/{own.name}.args").read_text()
+    for name, value in (entry.split("=", 1) for entry in arguments.splitlines()):
+        line = line.replace(f"${{{name}}}", value.strip('"'))
+    environment = podman.environment() | {"PODMAN_SYSTEMD_UNIT": f"{own.name}.service", **more}
+    return subprocess.run(as_systemd(line), env=environment, capture_output=True, text=True, timeout=90, check=False)
