@@ -10,6 +10,7 @@ import os
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ MAX_EVENTS = 200
 """Events kept per place, the newest."""
 MAX_LOG_BYTES = 4 * 1024 * 1024
 WAIT_FOR_TARGET = 10.0
+REMEMBERED = 1000
+"""Podman events known again when a new connection tells them once more; it asks from the newest one's second on."""
 
 
 class Outbox:
@@ -71,7 +74,11 @@ class PodmanEvents:
         self._url = url
         self._changed = changed
         self._stream = stream
-        self._last = wall()
+        self._wall = wall
+        self._began: float | None = wall()
+        """What came before is the past's, which reads it too; None once the clock was set back before it."""
+        self._last = self._began
+        self._told: deque[tuple[int, str, str]] = deque(maxlen=REMEMBERED)
         self._health = ""
 
     def run(self, emit: Callable[[Any], None], stop: threading.Event) -> None:
@@ -83,9 +90,16 @@ class PodmanEvents:
             stop.wait(PAUSE)
 
     def _read(self, url: str, emit: Callable[[Any], None], stop: threading.Event) -> None:
-        for told in self._stream(url, stop, since=int(self._last)):
-            if told.wall <= self._last:
+        # Podman keeps back what is dated before `since`, and after a clock set back that is all that happens: so it is
+        # asked from the earlier of the two, and what was told already is known by itself, not by its date.
+        now = self._wall()
+        if self._began is not None and now < self._began:
+            self._began = None
+        for told in self._stream(url, stop, since=int(min(self._last, now))):
+            same = (told.time_nano, told.actor.id, told.action)
+            if same in self._told or (self._began is not None and told.wall <= self._began):
                 continue
+            self._told.append(same)
             self._last = told.wall
             attributes = told.actor.attributes or {}
             if not is_ours(told.actor.id, attributes, self._target()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
 
 import msgspec
@@ -57,7 +58,9 @@ class Service:
 
 
 def run(service: Service, changed: list[int] | None = None) -> list[Event]:
-    stream = PodmanEvents(target, lambda: "unix:///x", lambda: (changed or []).append(1), service.stream, lambda: 100.5)
+    clock = chain([100.5], repeat(200.0))
+    changes = [] if changed is None else changed
+    stream = PodmanEvents(target, lambda: "unix:///x", lambda: changes.append(1), service.stream, lambda: next(clock))
     seen: list[Event] = []
     while not service.stop.is_set():
         try:
@@ -83,6 +86,17 @@ def test_our_containers_events_once_each_through_a_lost_service() -> None:
     ]
     assert len(changed) == 3
     assert service.asked == [100, 101, 101]
+
+
+@pytest.mark.usefixtures("no_pause")
+def test_a_clock_set_back_holds_nothing_up() -> None:
+    service = Service([told(101.0, "start")], [told(40.0, "died", containerExitCode="1"), told(41.0, "start")])
+    clock = iter([100.5, 100.6, 39.0])
+    stream = PodmanEvents(target, lambda: "unix:///x", stream=service.stream, wall=lambda: next(clock))
+    seen: list[Event] = []
+    stream.run(seen.append, service.stop)
+    assert [event.wall for event in seen] == [101.0, 40.0, 41.0]
+    assert service.asked == [100, 39]
 
 
 @pytest.mark.usefixtures("no_pause")
