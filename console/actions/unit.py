@@ -88,7 +88,7 @@ class Write(UnitAction):
 
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         wanted = wanted_unit(box, chosen_name(box, target), values)
-        installed = unit_files.content(wanted.paths[0])
+        source = _installed(box, wanted)
         cut = _gpu_may_be_cut(box, wanted)
         checks = _checks(box, wanted, cut)
         made = wanted.made
@@ -108,7 +108,7 @@ class Write(UnitAction):
                 Step("reload", f"{_systemctl(wanted.user)} daemon-reload", "put back what was there, reload again"),
             ),
             effects=tuple(_effects(wanted, private)),
-            difference=tuple(_difference(installed, made.text, wanted.paths[0])),
+            difference=tuple(_difference(source, unit_files.content(source), made.text, wanted.paths[0])),
             by_hand=(
                 f"{'' if wanted.user else 'sudo '}$EDITOR {wanted.paths[0]}",
                 box.units().command("", "daemon-reload", wanted.user),
@@ -131,8 +131,7 @@ class Write(UnitAction):
         wanted = wanted_unit(box, plan.target.identity["name"], plan.values)
         name = _backup_name(wanted.base)
         with run.phase("keep", f"keeping what is there as {name}"):
-            owner = wanted.place.owner
-            unit_files.keep(_folder(box), name, wanted.made.unit, wanted.user, owner, wanted.paths)
+            unit_files.keep(_folder(box), name, wanted.made.unit, wanted.user, wanted.paths)
             run.keep(backup=name, old=unit_files.digest(wanted.paths), new=wanted.digest)
         return self._written(box, plan, run, wanted, name)
 
@@ -218,7 +217,7 @@ class Restore(UnitAction):
                 Step("reload", f"{_systemctl(kept.user)} daemon-reload"),
             ),
             effects=(_NOTHING_MOVES,),
-            difference=tuple(_difference(now, decode(first or b""), Path(paths[0]))),
+            difference=tuple(_difference(Path(paths[0]), now, decode(first or b""), Path(paths[0]))),
             undo="u puts back what is there now",
             limit=_LIMIT,
             wall=time.time(),
@@ -231,7 +230,7 @@ class Restore(UnitAction):
             raise Refused(f"the kept state {plan.values['backup']} is gone: nothing was done")
         name = _backup_name(kept.unit.rpartition(".")[0])
         with run.phase("keep"):
-            unit_files.keep(_folder(box), name, kept.unit, kept.user, kept.owner, [Path(path) for path in kept.files])
+            unit_files.keep(_folder(box), name, kept.unit, kept.user, [Path(path) for path in kept.files])
             run.keep(backup=name)
         try:
             with run.phase("write"):
@@ -307,7 +306,7 @@ def _checks(box: Box, wanted: Wanted, cut: bool) -> tuple[Check, ...]:
         )
     if rights := box.units().rights(wanted.user):
         checks.append(Check("warn", rights))
-    if wanted.user and not unit_files.lingers(box.owner, box.root):
+    if wanted.user and not unit_files.lingers(box.root):
         checks.append(Check("warn", "without lingering the unit stops with the last login: loginctl enable-linger"))
     return tuple(checks)
 
@@ -340,13 +339,20 @@ def _refusal(wanted: Wanted, checks: Sequence[Check]) -> str:
     return f"you may not write to {blocked.parent}" if blocked is not None else ""
 
 
-def _difference(installed: bytes | None, text: str, path: Path) -> list[str]:
+def _installed(box: Box, wanted: Wanted) -> Path:
+    """The file that the new one takes the place of: its own, else one of a package that it overrides."""
+    own = wanted.paths[0]
+    if own.exists() or own.is_symlink():
+        return own
+    return unit_files.elsewhere(wanted.made.unit, wanted.user, box.root) or own
+
+
+def _difference(source: Path, installed: bytes | None, text: str, path: Path) -> list[str]:
     """Unified, secrets of both masked; every line of a new file is an added one."""
     before = unit_text.masked(decode(installed or b"")).splitlines()
     after = unit_text.masked(text).splitlines()
-    name = str(path)
-    old = "nothing" if installed is None else name
-    return [one_line(line, 400) for line in difflib.unified_diff(before, after, old, name, lineterm="")]
+    old = "nothing" if installed is None else str(source)
+    return [one_line(line, 400) for line in difflib.unified_diff(before, after, old, str(path), lineterm="")]
 
 
 # ---------------------------------------------------------------------------------------------------------- the files
@@ -357,12 +363,12 @@ def _install(wanted: Wanted) -> None:
     modes = (0o644, 0o600, 0o600)
     for path, text, mode in reversed(list(zip(wanted.paths, wanted.texts, modes, strict=True))):
         data = text.encode("utf-8", "surrogateescape") if text else None
-        unit_files.install(path, data, mode, wanted.place.owner)
+        unit_files.install(path, data, mode)
 
 
 def _restore_files(kept: Kept) -> None:
     for path, file in kept.files.items():
-        unit_files.install(Path(path), file.content, file.mode, kept.owner)
+        unit_files.install(Path(path), file.content, file.mode)
 
 
 def put_back(box: Box, plan: Plan, name: str, why: str) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import threading
@@ -61,12 +62,15 @@ def wanted_unit(box: Box, name: str, values: Mapping[str, str]) -> Wanted:
     inspect = _document(box, f"/containers/{container.id}/json")
     image = _document(box, f"/images/{container.image_id}/json") if container.image_id else {}
     user = box.unit_of_user
+    if user and box.owner not in (None, os.getuid()):
+        # Root must not write where that user may have put a link.
+        raise Refused(f"the container belongs to user {box.owner}, and so does its unit: run gpuconsole as that user")
     version = _version(box.podman_state().api_version)
     kind = _kind(box, values.get("kind", "auto"), version)
     base = values.get("name") or (container.unit or container.name).removesuffix(".service")
     if not _NAME.fullmatch(base):
         raise WrongInput(f"{one_line(base, 80)!r} cannot be a unit's name: letters, digits and : - _ . only")
-    place = unit_files.place(user, box.owner, box.root)
+    place = unit_files.place(user, box.root)
     words = _with_devices(run_words.of_container(inspect, image), values.get("devices", ""))
     asked = unit_text.Asked(
         container=container.name,

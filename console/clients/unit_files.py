@@ -32,8 +32,6 @@ class Place(Struct, frozen=True):
     quadlets: Path
     private: Path
     """The two files with what may be secret."""
-    owner: int | None = None
-    """Uid that they are given to; None = whoever writes them."""
 
     def file(self, base: str, kind: Kind) -> Path:
         """Of the unit itself."""
@@ -44,28 +42,18 @@ class Place(Struct, frozen=True):
         return self.file(base, kind), self.private / f"{base}.env", self.private / f"{base}.args"
 
 
-def place(user: bool, owner: int | None, root: Path = Path("/")) -> Place:
-    """For the system, or for a user's own systemd (`owner` None = the caller's)."""
+def place(user: bool, root: Path = Path("/")) -> Place:
+    """For the system, or for the caller's own systemd."""
     if not user:
-        return Place(root / "etc/systemd/system", root / "etc/containers/systemd", root / "etc/gpuconsole/units", None)
-    uid = os.getuid() if owner is None else owner
-    try:
-        home = Path(pwd.getpwuid(uid).pw_dir)
-    except KeyError as error:
-        raise SourceError("unavailable", f"user {uid} has no home folder on this host") from error
-    config = root / home.relative_to("/") / ".config"
-    return Place(
-        config / "systemd/user",
-        config / "containers/systemd",
-        config / "gpuconsole/units",
-        uid if uid != os.getuid() else None,
-    )
+        return Place(root / "etc/systemd/system", root / "etc/containers/systemd", root / "etc/gpuconsole/units")
+    config = root / Path(os.path.expanduser("~")).relative_to("/") / ".config"
+    return Place(config / "systemd/user", config / "containers/systemd", config / "gpuconsole/units")
 
 
-def lingers(owner: int | None, root: Path = Path("/")) -> bool:
-    """True where a user's own systemd goes on without a login (`loginctl enable-linger`)."""
+def lingers(root: Path = Path("/")) -> bool:
+    """True where the caller's own systemd goes on without a login (`loginctl enable-linger`)."""
     try:
-        name = pwd.getpwuid(os.getuid() if owner is None else owner).pw_name
+        name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return False
     return (root / "var/lib/systemd/linger" / name).exists()
@@ -122,16 +110,15 @@ class Kept(Struct, frozen=True):
 
     unit: str
     user: bool
-    owner: int | None
     files: Mapping[str, KeptFile]
     """By path; the unit itself is the first."""
 
 
-def keep(folder: Path, name: str, unit: str, user: bool, owner: int | None, paths: Iterable[Path]) -> None:
+def keep(folder: Path, name: str, unit: str, user: bool, paths: Iterable[Path]) -> None:
     """Write what these files hold now to a private file; OSError and SourceError where that fails."""
     files = {str(path): KeptFile(content(path), _mode(path)) for path in paths}
     private_folder(folder)
-    write_private(folder / f"{name}.json", msgspec.json.encode(Kept(unit, user, owner, files)).decode())
+    write_private(folder / f"{name}.json", msgspec.json.encode(Kept(unit, user, files)).decode())
 
 
 def kept(folder: Path, name: str) -> Kept | None:
@@ -151,7 +138,7 @@ def _mode(path: Path) -> int:
         return 0o644
 
 
-def install(path: Path, data: bytes | None, mode: int, owner: int | None = None) -> None:
+def install(path: Path, data: bytes | None, mode: int) -> None:
     """Put a file in place, whole or not at all; None takes it away. OSError where that fails.
 
     The temporary file is made in the same folder, so that SELinux gives it that folder's label.
@@ -159,28 +146,18 @@ def install(path: Path, data: bytes | None, mode: int, owner: int | None = None)
     if data is None:
         path.unlink(missing_ok=True)
         return
-    _folders(path.parent, owner)
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fchmod(file.fileno(), mode)
-            if owner is not None:
-                os.fchown(file.fileno(), owner, -1)
             os.fsync(file.fileno())
         Path(name).replace(path)
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def _folders(path: Path, owner: int | None) -> None:
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    for folder in reversed(missing):
-        folder.mkdir(mode=0o755)
-        if owner is not None:
-            os.chown(folder, owner, -1)
 
 
 def writable(path: Path) -> bool:

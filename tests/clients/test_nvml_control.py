@@ -83,3 +83,34 @@ def test_a_library_that_does_not_know_it() -> None:
         assert control.supported_clocks(UUID) is None
         with pytest.raises(SourceError, match="does not know it"):
             control.reset_clocks(UUID)
+
+
+@pytest.mark.parametrize("lost_at", ["nvmlDeviceGetHandleByUUID", "nvmlDeviceResetGpuLockedClocks"])
+def test_a_lost_card(lost_at: str) -> None:
+    def lost(*_args: object) -> None:
+        raise FakeError(15)
+
+    def calls(name: str, answer: object) -> object:
+        return lost if name == lost_at else lambda *_args: answer
+
+    names = ("nvmlInit", "nvmlShutdown", "nvmlDeviceGetHandleByUUID", "nvmlDeviceResetGpuLockedClocks")
+    api = SimpleNamespace(NVMLError=FakeError, **{name: calls(name, "handle") for name in names})
+    with NvmlControl(api) as control, pytest.raises(SourceError, match="the GPU is lost"):
+        control.reset_clocks(UUID)
+
+
+def test_another_card(nvml_standin: Standin) -> None:
+    program = ACT.replace(UUID, "GPU-other") % "[]"
+    with pytest.raises(AssertionError, match="GPU-other: NVML lists no such card"):
+        nvml_standin.python(program)
+
+
+def test_a_card_that_is_not_listed() -> None:
+    def unknown(_uuid: str) -> None:
+        raise FakeError(6)
+
+    api = SimpleNamespace(
+        NVMLError=FakeError, nvmlInit=lambda: None, nvmlShutdown=lambda: None, nvmlDeviceGetHandleByUUID=unknown
+    )
+    with NvmlControl(api) as control, pytest.raises(SourceError, match="NVML lists no such card"):
+        control.set_persistence(UUID, True)

@@ -93,5 +93,27 @@ def test_any_words(words: list[str]) -> None:
 
 @given(st.dictionaries(st.text(max_size=8), st.none() | st.text() | st.lists(st.text())))
 def test_any_answer(config: dict[str, object]) -> None:
-    assert not from_inspect({"Config": config}, {}).options or True
+    assert from_inspect({"Config": config}, {}).image == str(config.get("Image") or "")
     of_container({"Config": config})
+
+
+def test_rarer_parts_of_an_answer() -> None:
+    host = {
+        "Tmpfs": {"/t": "size=1m", "/u": ""},
+        "CpusetCpus": "0-3",
+        "CpusetMems": "0",
+        "PidsLimit": 100,
+        "Privileged": True,
+        "ReadonlyRootfs": True,
+        "Init": True,
+        "ExtraHosts": ["a:1.2.3.4"],
+        "Devices": [{"PathOnHost": "/dev/a", "PathInContainer": "/dev/b"}],
+        "Ulimits": [{"Name": "RLIMIT_NOFILE", "Soft": 1, "Hard": 2}],
+    }
+    assert {option.word for option in from_inspect({"HostConfig": host}, {}).options} == {
+        *("--tmpfs=/t:size=1m", "--tmpfs=/u", "--cpuset-cpus=0-3", "--cpuset-mems=0", "--pids-limit=100"),
+        *("--privileged", "--read-only", "--init", "--add-host=a:1.2.3.4", "--device=/dev/a:/dev/b"),
+        "--ulimit=nofile=1:2",
+    }
+    assert parse(["podman", "kube", "play", "run", "x"]) is None
+    assert parse(["podman", "run", "-p"]) is None

@@ -109,3 +109,25 @@ def test_no_name_becomes_an_option(name: str) -> None:
         return
     assert not name.startswith("-")
     assert words.startswith("sudo systemctl stop ")
+
+
+def test_what_show_and_rights_say_of_trouble(bin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(bin_folder, "systemctl", 'echo "Failed to connect to bus: No such file" >&2; exit 1')
+    with pytest.raises(SourceError) as caught:
+        Systemd().show("triton.service", ("LoadState",))
+    assert caught.value.kind == "unavailable"
+    assert Systemd().rights() == ""
+    other_user(monkeypatch)
+    tool(bin_folder, "sudo", "exit 0")
+    assert Systemd().rights() == ""
+    monkeypatch.setenv("PATH", str(bin_folder))
+    (bin_folder / "sudo").unlink()
+    assert "sudo is not installed" in Systemd().rights()
+    (bin_folder / "systemctl").unlink()
+    with pytest.raises(SourceError, match="systemctl is not installed"):
+        Systemd().act("triton.service", "start", user=True)
+
+
+def test_a_user_without_a_name() -> None:
+    with pytest.raises(SourceError, match="user 4000000 has no name"):
+        Systemd(owner=4_000_000).command("t.service", "stop", user=True)

@@ -17,6 +17,9 @@ from console.clients import unit_files, unit_text
 from console.clients.run_words import RunWords, parse
 from console.clients.unit_text import Asked, Kind, UnitImpossible, UnitText
 from console.core.model import SourceError
+from tests.clients.test_units import bin_folder, tool
+
+__all__ = ["bin_folder"]
 
 SECRETS = ("hunter2", "s3cret", "planted")
 TYPED = [
@@ -248,10 +251,10 @@ def test_the_quadlet_generator_takes_it(version: tuple[int, int]) -> None:
 
 def test_files_are_put_in_place_and_back(tmp_path: Path) -> None:
     path, state = tmp_path / "etc/systemd/t.service", tmp_path / "state"
-    unit_files.keep(state, "one", "t.service", False, None, [path])
+    unit_files.keep(state, "one", "t.service", False, [path])
     unit_files.install(path, b"new\xff", 0o640)
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new\xff", 0o640)
-    unit_files.keep(state, "two", "t.service", False, None, [path])
+    unit_files.keep(state, "two", "t.service", False, [path])
     assert [file.name for file in path.parent.iterdir()] == ["t.service"]
     two = unit_files.kept(state, "two")
     assert two is not None
@@ -271,16 +274,91 @@ def test_a_link_is_not_written_through(tmp_path: Path) -> None:
 
 
 def test_places(tmp_path: Path) -> None:
-    system = unit_files.place(False, None, tmp_path)
+    system = unit_files.place(False, tmp_path)
     assert system.file("t", "service") == tmp_path / "etc/systemd/system/t.service"
     assert system.file("t", "quadlet") == tmp_path / "etc/containers/systemd/t.container"
-    mine = unit_files.place(True, None, tmp_path)
+    mine = unit_files.place(True, tmp_path)
     assert str(mine.file("t", "service")).endswith(".config/systemd/user/t.service")
     assert str(mine.file("t", "quadlet")).endswith(".config/containers/systemd/t.container")
-    assert not unit_files.lingers(None, tmp_path)
+    assert not unit_files.lingers(tmp_path)
 
 
 def test_the_text_is_what_an_ini_reader_takes() -> None:
     reader = configparser.RawConfigParser(strict=False, delimiters=("=",))
     reader.read_string(make("quadlet").text)
     assert reader.sections() == ["Unit", "Container", "Service", "Install"]
+
+
+def test_who_lingers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "var/lib/systemd/linger"
+    folder.mkdir(parents=True)
+    (folder / "root").touch()
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    assert unit_files.lingers(tmp_path)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000)
+    assert not unit_files.lingers(tmp_path)
+
+
+def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="cannot be read: Is a directory"):
+        unit_files.content(tmp_path)
+    (tmp_path / "kept.json").write_text("{}")
+    assert unit_files.kept(tmp_path, "kept") is None
+    target = tmp_path / "taken"
+    (target / "inside").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        unit_files.install(target, b"x", 0o644)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.json", "taken"]
+    unit_files.install(tmp_path / "none", None, 0o644)
+    assert unit_files.writable(tmp_path / "new/folder/file") == os.access(tmp_path, os.W_OK)
+
+
+def test_a_packages_unit(tmp_path: Path) -> None:
+    path = tmp_path / "usr/lib/systemd/system/t.service"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert unit_files.elsewhere("t.service", False, tmp_path) == path
+    assert unit_files.elsewhere("t.service", True, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "expected"),
+    [
+        ("exit 0", "service", (True, "")),
+        ('echo "triton.service:3: Unknown key" >&2', "service", (True, "triton.service:3: Unknown key")),
+        ('echo "triton.service: no ExecStart" >&2; exit 1', "service", (False, "triton.service: no ExecStart")),
+        ('echo "no bus" >&2; exit 1', "service", (None, "no bus")),
+        ("exit 127", "quadlet", (None, "GENERATOR is not installed")),
+        (
+            'echo "converting triton.container: bad" >&2; exit 1',
+            "quadlet",
+            (False, "converting triton.container: bad"),
+        ),
+    ],
+)
+def test_what_the_tools_say(
+    script: str, kind: Kind, expected: tuple[bool | None, str], bin_folder: Path, tmp_path: Path
+) -> None:
+    name = "systemd-analyze" if kind == "service" else "env"
+    tool(bin_folder, name, script)
+    found = unit_files.verify(make(kind), False, tmp_path)
+    assert (found[0], found[1].replace(str(tmp_path / unit_files.GENERATOR), "GENERATOR")) == expected
+
+
+def test_no_tool_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert unit_files.verify(make(), False) == (None, "systemd-analyze is not installed")
+
+
+def test_mounts_and_secret_words_of_their_own() -> None:
+    run = words(
+        [
+            *("podman", "run", "--mount", "type=bind,src=/big,dst=/x", "--mount", "type=tmpfs,dst=/y", "img"),
+            "--token",
+            "planted",
+        ]
+    )
+    made = make(run=run)
+    assert keys(made.text)["RequiresMountsFor"] == ["/big"]
+    assert made.text.count("${GPUCONSOLE_SECRET_1}") == 1
+    assert made.arguments == 'GPUCONSOLE_SECRET_1="planted"\n'
