@@ -48,6 +48,8 @@ FLAGS = {
     "read_only": "safety.read_only",
 }
 """Flag -> the setting that it overrides."""
+LONGEST_WAIT = 86400.0
+"""Seconds."""
 RUNNER = "_run"
 """The hidden command of the process that makes a change."""
 
@@ -240,6 +242,8 @@ def _do(options: argparse.Namespace, settings: Settings) -> int:
         return do.listed(as_json=options.json, looks=looks)
     if options.action is None or options.target is None:
         raise UsageError("do wants ACTION and TARGET; `gpuconsole do --list` has all actions")
+    if not 0 <= options.wait <= LONGEST_WAIT:
+        raise UsageError(f"--wait must be from 0 to {LONGEST_WAIT:g} seconds, not {options.wait:g}")
     if options.demo:
         raise UsageError("the simulated box ends with its console; open `gpuconsole --demo` and change it there")
     order = do.Order(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,8 @@ from console.actions.values import LONGEST
 from console.core import units
 from console.core.encode import to_json
 from console.core.model import SourceError
-from console.core.plan import Field, Outcome, Plan, Refused, WrongInput
-from console.core.text import one_line
+from console.core.plan import Field, JournalLine, Outcome, Plan, Refused, WrongInput
+from console.core.text import MAX_LINE, one_line
 
 REFUSED = 77
 """Exit code of what was refused or not said yes to, as in cli.py."""
@@ -71,12 +74,14 @@ class _Doing:
                 return self._shown(plan)
             if not self._said_yes(plan):
                 return REFUSED
-            id_ = detached.start(
-                self.spec, self.state, plan, unaudited=self.order.unaudited, wait=max(0.0, self.order.wait)
-            )
+            with _interrupts_kept() as stopped:
+                id_ = detached.start(self.spec, self.state, plan, unaudited=self.order.unaudited, wait=self.order.wait)
         except Refused as error:
             return self._refused(str(error))
-        return self._followed(journal.find(self.state, id_), masks)
+        found = journal.find(self.state, id_)
+        if stopped:
+            self._interrupted(found, 1)
+        return self._followed(found, masks)
 
     def _planned(self, values: dict[str, str]) -> tuple[Plan, Masks]:
         box = Box(self.spec, self.state)
@@ -116,35 +121,40 @@ class _Doing:
             raise Refused(f"not done, as there is no terminal to ask on: say yes with {missing}")
         if order.as_json:  # the object alone goes to standard output, yet nobody says yes to what he has not seen
             self._say(words.plan_lines(self.plan or plan, utc=self.looks.utc), sys.stderr)
-        question = f"type {name} to go on: " if name else f"{plan.yes or 'Yes'}? yes or no [no]: "
+        question = f"type {name} to go on:" if name else f"{plan.yes or 'Yes'}? yes or no [no]:"
         answer = _ask(self._drawn(question))
         if answer == name if name else answer.lower() in ("yes", "y"):
             return True
         raise Refused("not done: nothing was sent")
 
     def _followed(self, found: journal.Journal, masks: Masks) -> int:
-        outcome: Outcome | None = None
+        tail = detached.Tail(found)
         stops = 0
-        lines = detached.follow(found)
+        outcome: Outcome | None = None
         while outcome is None:
             try:
-                line = next(lines)
-                if isinstance(line, Outcome):
-                    outcome = masks.outcome(line)
-                elif not self.order.as_json and self.plan is not None:
-                    self._say([text] if (text := words.progress_line(line, self.plan)) else [])
+                seen = tail.read()
+                self._progress(seen.lines)
+                outcome = seen.outcome
+                if outcome is None:
+                    time.sleep(detached.POLL)
             except KeyboardInterrupt:
                 stops += 1
-                lines = self._interrupted(found, stops)
+                self._interrupted(found, stops)
                 if stops > 1:
                     return LEFT
+        told = masks.outcome(outcome)
         if self.order.as_json:
-            self._object(outcome, found.id)
+            self._object(told, found.id)
         else:
-            self._say(words.outcome_lines(outcome, found.id))
-        return {"done": 0, "refused": REFUSED}.get(outcome.word, FAILED)
+            self._say(words.outcome_lines(told, found.id))
+        return {"done": 0, "refused": REFUSED}.get(told.word, FAILED)
 
-    def _interrupted(self, found: journal.Journal, stops: int) -> Any:
+    def _progress(self, lines: Sequence[JournalLine]) -> None:
+        if not self.order.as_json and self.plan is not None:
+            self._say([text for line in lines if (text := words.progress_line(line, self.plan))])
+
+    def _interrupted(self, found: journal.Journal, stops: int) -> None:
         """Ctrl+C: ask the runner to stop and go on following; again: leave it to itself."""
         if stops == 1 and detached.cancel(found):
             text = "asked to stop and go back; it does so between two steps (ctrl+c again: leave it to itself)"
@@ -153,7 +163,6 @@ class _Doing:
         else:
             text = f"it goes on by itself: `gpuconsole audit` tells how change {found.id} ends"
         self._say([text], sys.stderr)
-        return detached.follow(found, after=len(found.lines()))
 
     def _refused(self, text: str) -> int:
         if self.order.as_json:
@@ -173,6 +182,17 @@ class _Doing:
 
     def _drawn(self, line: str) -> str:
         return drawn(line, self.looks)
+
+
+@contextlib.contextmanager
+def _interrupts_kept() -> Iterator[list[int]]:
+    """Ctrl+C is kept for later (the list is not empty then): a runner that starts must not be lost sight of."""
+    kept: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: kept.append(number))
+    try:
+        yield kept
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def listed(*, as_json: bool, looks: Looks) -> int:
@@ -268,7 +288,7 @@ def _values(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def _ask(question: str) -> str:
-    print(question, end="", file=sys.stderr, flush=True)
+    print(question, end=" ", file=sys.stderr, flush=True)
     try:
         return sys.stdin.readline(LONGEST).strip()
     except KeyboardInterrupt:
@@ -278,7 +298,7 @@ def _ask(question: str) -> str:
 
 def drawn(line: str, looks: Looks) -> str:
     """The line in what the terminal can show."""
-    text = one_line(line.strip()) if line.strip() else ""
+    text = one_line(line.strip(), 2 * MAX_LINE) if line.strip() else ""
     text = " " * (len(line) - len(line.lstrip(" "))) + text
     if looks.ascii_only:
         text = text.translate(_ASCII)

@@ -69,14 +69,13 @@ def start(
 class Tail:
     """Reads a journal as it grows. One thread; call `read` as often as the screen wants to know."""
 
-    def __init__(self, journal: Journal, after: int = 0) -> None:
-        """`after`: lines of the journal that are known already."""
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._told = after
+        self._told = 0
 
     def read(self) -> Seen:
         """The lines since the last call (those that say something), and the outcome when it is over."""
-        alive = self._journal.runner() is not None  # before the rest: what it wrote last is then seen in any case
+        alive = is_at_work(self._journal)  # before the rest: what it wrote last is then seen in any case
         ended = self._journal.ended()
         lines = self._journal.lines()
         new = tuple(line for line in lines[self._told :] if line.text or line.phase)
@@ -93,9 +92,16 @@ class Tail:
         )
 
 
-def follow(journal: Journal, after: int = 0) -> Iterator[JournalLine | Outcome]:
-    """Each line as it comes, beyond the first `after`, and the outcome last."""
-    tail = Tail(journal, after)
+def is_at_work(journal: Journal) -> bool:
+    """True while its runner lives, or is about to begin."""
+    if journal.runner() is not None:
+        return True
+    return not journal.lines() and time.time() - journal.request().wall < START_WITHIN
+
+
+def follow(journal: Journal) -> Iterator[JournalLine | Outcome]:
+    """Each line as it comes, and the outcome last."""
+    tail = Tail(journal)
     while True:
         seen = tail.read()
         yield from seen.lines
@@ -106,7 +112,7 @@ def follow(journal: Journal, after: int = 0) -> Iterator[JournalLine | Outcome]:
 
 
 def cancel(journal: Journal) -> bool:
-    """Ask the runner to stop and go back; False when it has ended."""
+    """Ask the runner to stop and go back; False when it has ended. PermissionError for another user's."""
     pid = journal.runner()
     if pid is None:
         return False

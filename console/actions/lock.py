@@ -28,7 +28,7 @@ from console.core.encode import to_json
 from console.core.plan import Operator, Refused
 from console.core.text import one_line
 
-FOLDERS = (Path("/dev/shm"), Path("/run/lock"), Path("/tmp"))
+FOLDERS: tuple[Path, ...] = (Path("/dev/shm"), Path("/run/lock"), Path("/tmp"))
 """The first that everybody may write in is it, so that all operators of a machine choose the same."""
 _EVERYBODY = 0o1777
 _LONGEST = 4096

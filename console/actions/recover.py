@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from console.actions import audit, registry, runner
+from console.actions import audit, detached, registry, runner
 from console.actions.base import Planner
 from console.actions.box import Box
 from console.actions.journal import Ended, Journal, Request, all_of, find
 from console.core.model import SourceError
 from console.core.plan import AuditRecord, Check, Interrupted, Outcome, Plan, Refused, Step
 
-BEGIN_WITHIN = 60.0
-"""Seconds after which a request without a runner's line will not get one any more."""
+UNREADABLE = (OSError, msgspec.DecodeError, UnicodeDecodeError)
+"""A journal that was damaged is no change that can be told of."""
 
 
 def interrupted(box: Box) -> tuple[Interrupted, ...]:
@@ -28,10 +28,12 @@ def interrupted(box: Box) -> tuple[Interrupted, ...]:
     What died before it did anything, and an attempt to finish another one, is only noted as ended.
     """
     found: list[Interrupted] = []
-    for journal in all_of(box.state):
-        with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
+    all_journals = all_of(box.state)
+    worked_on = set(_worked_on(all_journals))
+    for journal in all_journals:
+        with contextlib.suppress(*UNREADABLE):
             request = journal.request()
-            if not _is_left(journal, request):
+            if journal.id in worked_on or not _is_left(journal, request):
                 continue
             over = _nothing_to_do(journal, request)
             if over:
@@ -39,6 +41,14 @@ def interrupted(box: Box) -> tuple[Interrupted, ...]:
             else:
                 found.append(_described(box, journal, request))
     return tuple(found)
+
+
+def _worked_on(journals: tuple[Journal, ...]) -> Iterator[str]:
+    """Ids of those that a living runner finishes or undoes just now."""
+    for journal in journals:
+        with contextlib.suppress(*UNREADABLE):
+            if detached.is_at_work(journal) and journal.ended() is None:
+                yield journal.request().plan.resolves
 
 
 class _Recovery(Planner):
@@ -101,12 +111,10 @@ class Dismiss(_Recovery):
 
 def _is_left(journal: Journal, request: Request) -> bool:
     """True when nobody works on it any more and nobody has dealt with it."""
-    alive = journal.runner() is not None  # before the end is looked for: it may be written in between
+    alive = detached.is_at_work(journal)  # before the end is looked for: it may be written in between
     ended = journal.ended()
     if ended is not None:
         return ended.open and not ended.resolved_by
-    if not journal.lines() and time.time() - request.wall < BEGIN_WITHIN:
-        return False
     return not alive
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import platform
 import signal
@@ -209,7 +210,9 @@ class _Performance:
             who = holder(self.request.spec)
             text = who.sentence() if who else "another change is just ending"
             left = until - time.monotonic()
-            if left <= 0 or self.cancelled.is_set():
+            if self.cancelled.is_set():
+                raise Refused(f"stopped while it waited, as {text}: nothing was done")
+            if left <= 0:
                 raise Refused(f"{text}: nothing was done; wait for it, or let `do` wait with --wait SECONDS")
             if text != said:
                 self.journal.append(JournalLine(time.time(), "note", text=f"waits: {text}"))
@@ -220,7 +223,7 @@ class _Performance:
         """The plan and journal of the change that this one finishes or undoes; Refused when that is over."""
         old = find(self.box.state, self.plan.resolves)
         end = old.ended()
-        if old.runner() is not None:
+        if end is None and old.runner() is not None:
             raise Refused(f"change {old.id} still runs: nothing was done")
         if end is not None and (end.resolved_by or not end.open):
             by = f" by {end.resolved_by}" if end.resolved_by else ""
@@ -251,7 +254,7 @@ class _Performance:
     def _stopped(self, error: Exception, *, refused: bool) -> tuple[Outcome, bool]:
         """The outcome for what was raised, and whether the change can still be finished or undone."""
         text = sentence(error)
-        if not self.started:
+        if not self.started or (refused and not self._has_begun()):
             return Outcome("refused", text if refused else f"{text}: nothing was done"), False
         if self.plan.resolves:
             return Outcome("failed", text, (f"change {self.plan.resolves} can still be finished or undone",)), False
@@ -261,6 +264,10 @@ class _Performance:
             if deed:
                 lines.append(f"{word}: {deed}  (gpuconsole do interrupted.{word} {self.journal.id})")
         return Outcome("failed", text, tuple(lines)), bool(finish or undo)
+
+    def _has_begun(self) -> bool:
+        """True when the action itself has told of a step."""
+        return any(line.state == "begin" and line.phase for line in self.journal.lines())
 
     def _asked(self) -> tuple[str, str, str]:
         """What the action says of the state that it left."""
@@ -272,7 +279,9 @@ class _Performance:
             return ("what it did is not known: look at the target", "", "")
 
     def _write_down(self, found: Outcome, *, is_open: bool) -> Outcome:
-        told = self.masks.outcome(found)
+        # JSON has no infinity: one figure that is none must not cost the whole outcome
+        figures = {name: value for name, value in found.figures.items() if math.isfinite(value)}
+        told = msgspec.structs.replace(self.masks.outcome(found), figures=figures)
         if self.audited:
             told = self._audit_outcome(told)
         if self.plan.resolves and found.word in ("done", "undone"):

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from console import cli
-from console.actions import detached, registry
+from console.actions import detached, lock, registry
 
 ACTS = "tests.actions.acts"
+LOCKS = "TEST_LOCKS"
+"""The variable that names a folder for lock files, so that no test waits for another one's."""
 
 
 def command(folder: Path) -> list[str]:
@@ -22,6 +25,8 @@ def command(folder: Path) -> list[str]:
 def main() -> None:
     registry.PACKAGES.append(ACTS)
     detached.command = command
+    if LOCKS in os.environ:
+        lock.FOLDERS = (Path(os.environ[LOCKS]),)
     sys.exit(cli.run())
 
 
