@@ -14,6 +14,7 @@ from pathlib import Path
 import pyte
 
 from console.simulator import launch
+from tests.bench.changes import under_change
 from tests.bench.proxy import Proxy
 from tests.bench.terminal import Cost, Terminal, first_paint, measure
 from tests.lab.fixtures import Lab
@@ -36,7 +37,14 @@ def main() -> int:
     models = commands.add_parser("models", help="cost with many models, and from key to changed cell")
     models.add_argument("--models", type=int, default=1000)
     models.add_argument("--seconds", type=float, default=30.0)
+    changes = commands.add_parser("changes", help="what independent clients feel while the console changes the box")
+    changes.add_argument("--swaps", type=int, default=200)
+    changes.add_argument("--batching", type=int, default=200)
+    changes.add_argument("--instances", type=int, default=50)
+    changes.add_argument("--recreates", type=int, default=20)
     options = parser.parse_args()
+    if options.command == "changes":
+        return under_change(options.swaps, options.batching, options.instances, options.recreates)
     if options.command == "overhead":
         return overhead_on_the_lab(options.seconds)
     return with_many_models(options.models, options.seconds)
