@@ -1,6 +1,6 @@
 """`scripts/bench changes`: what independent clients feel while the console changes a model or its container.
 
-Every change goes the product's whole way: plan, detached runner, journal, audit. Who asks (callers.py) is no part of it.
+Every change goes the whole way of the product: plan, detached runner, journal, audit. Who asks (callers.py) is apart.
 A swap takes a version away, so who asks for that version by its number must fail: those are counted apart.
 """
 
