@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.lab import box, paths, podman, repository, triton
 
-FIRST_PORT, LAST_PORT = 18200, 18900
+FIRST_PORT, LAST_PORT = 18300, 18990
 
 
 @dataclasses.dataclass(frozen=True)
