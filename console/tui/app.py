@@ -12,15 +12,18 @@ from textual.app import SystemCommand
 from textual.binding import BindingsMap
 from textual.screen import Screen
 
-import console.tui.jumps  # noqa: F401  (registers its commands)
+import console.tui.acts
+import console.tui.jumps  # noqa: F401  (both register their commands)
 from console.core.history import History
 from console.core.model import PART_FIELDS, Asked, Event, Gaps, LogLine, ModelKey, Reading, Snapshot, Verdict
 from console.core.session import Session
 from console.core.store import Store, rows_named
 from console.core.text import one_line
 from console.tui import commands
+from console.tui.acting import Acting, FromThread
 from console.tui.careful import CarefulApp
 from console.tui.cost import OwnCost
+from console.tui.desk import Desk
 from console.tui.messages import TOO_FAST, AskEnded, Inbox, ItemsWaiting, LogBuffer, ReadingArrived
 from console.tui.palette import palette_entries
 from console.tui.panes import bring_up
@@ -31,6 +34,7 @@ from console.tui.screens.base import BoxScreen
 from console.tui.signs import Charset
 from console.tui.state import State
 from console.tui.theme import DEFAULT, Look, Themes
+from console.tui.widgets.dialog import Dialog
 from console.tui.widgets.lines import LineView
 
 JUDGE_EVERY = 5.0
@@ -70,6 +74,7 @@ class ConsoleApp(CarefulApp):
         read_only: bool = False,
         judge: Judge | None = None,
         host: str | None = None,
+        desk: Desk | None = None,
     ) -> None:
         super().__init__(state.folder)
         self._bindings = BindingsMap(commands.bindings(commands.EVERYWHERE))
@@ -91,6 +96,9 @@ class ConsoleApp(CarefulApp):
         """What the help screen is to list."""
         self.event: float | None = None
         """Time of the event that Timeline is to open at."""
+        self.record: str | None = None
+        """Id of the change that the audit is to open at."""
+        self.acting = Acting(self, desk)
         self.gpu = 0
         self.host = host or socket.gethostname()
         self.look = Look(themes.found[DEFAULT], charset)
@@ -121,6 +129,7 @@ class ConsoleApp(CarefulApp):
     def _begin(self) -> None:
         """Start reading, after the first paint: the operator sees the frame at once."""
         self.session.start(self._publish, self._emit)
+        self.acting.begin()
         for one in SCREENS:
             one.load()
 
@@ -135,8 +144,11 @@ class ConsoleApp(CarefulApp):
         """One screen back; on the Overview quit (where that is wanted)."""
         if len(self.screen_stack) > 1:
             self.pop_screen()
-        elif quit_on_overview:
+        elif quit_on_overview and self.acting.may_quit():
             self.exit()
+
+    def on_unmount(self) -> None:
+        self.acting.close()
 
     # ------------------------------------------------------------------------------------------------------ messages
 
@@ -145,6 +157,9 @@ class ConsoleApp(CarefulApp):
         if message.reading.part not in self._seen and not self._soon:
             self._soon = True
             self.set_timer(FIRST_SHOW_AFTER, self._show_soon)
+
+    def on_from_thread(self, message: FromThread) -> None:
+        message.call()
 
     def _show_soon(self) -> None:
         self._soon = False
@@ -208,6 +223,8 @@ class ConsoleApp(CarefulApp):
         if not (snapshot.server.tried and snapshot.container.tried and snapshot.gpu.tried):
             return
 
+        if self.screen is not self.box:
+            return  # a dialog is open: nothing is put over it or taken from under it
         wanted = bring_up.wanted(snapshot)
         if wanted and not self._led and self.box.NAME == "overview":
             self._led = True
@@ -243,6 +260,7 @@ class ConsoleApp(CarefulApp):
             read_only=self.read_only,
             wall=wall,
             details=box.has_tabs,
+            acting=self.acting.word(time.time()),
         )
 
     def toggle_hold(self) -> None:
@@ -268,6 +286,10 @@ class ConsoleApp(CarefulApp):
     def pane(self) -> Pane | None:
         """The pane that has the keys."""
         return self.box.focused_pane
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Over a dialog no key is a command: Textual asks an app's priority keys (ctrl+c, ctrl+q) before any screen."""
+        return action != "command" or not isinstance(self.screen, Dialog)
 
     def action_command(self, name: str) -> None:
         """Run a command, or say why it does not work here."""
@@ -299,6 +321,15 @@ class ConsoleApp(CarefulApp):
         for one in SCREENS:
             if one.digit == digit:
                 self.go(one.name)
+
+    def show_record(self, id_: str) -> None:
+        """The audit, at this change."""
+        self.record = id_
+        self.go("audit")
+
+    def chosen_change(self) -> str | None:
+        """Id of the change under the cursor, in Timeline and the audit; None elsewhere."""
+        return self.box.chosen_change()
 
     def tell(self, text: str) -> None:
         """One short notice; literal text."""

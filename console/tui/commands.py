@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from console.tui.panes.base import Pane
 
 EVERYWHERE = "everywhere"
-Kind = Literal["look", "safe"]
-"""look = no effect on the box; safe = an effect, without asking."""
+Kind = Literal["look", "safe", "form", "plan"]
+"""look = no effect on the box; safe = an effect, without asking; form = fields to fill in, then a plan; plan = a plan
+first, and nothing is sent before its Yes."""
 
 _SHOWN = {
     "question_mark": "?",
@@ -420,15 +421,6 @@ class Suspend(Command):
 
     def run(self, app: ConsoleApp) -> None:
         app.action_suspend_process()
-
-
-class Interrupt(Command):
-    """Says 'q quits'."""
-
-    ID, KEYS, LABEL = "interrupt", ("ctrl+c",), "q quits"
-
-    def run(self, app: ConsoleApp) -> None:
-        app.notify("q quits", timeout=3, markup=False)
 
 
 class Back(Command):

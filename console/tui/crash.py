@@ -6,6 +6,8 @@ Textual prints a trace with local variables, which can hold tokens and passwords
 from __future__ import annotations
 
 import io
+import logging
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -14,8 +16,15 @@ from rich.console import Console, RenderableType
 
 from console.clients.files import write_private
 
+log = logging.getLogger(__name__)
 EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h."""
+
+
+def log_thread(failed: threading.ExceptHookArgs) -> None:
+    """`threading.excepthook`: a fault in a thread goes to the log; printed, it would tear the screen apart."""
+    error = failed.exc_value
+    log.error("fault in thread %s", failed.thread.name if failed.thread else "?", exc_info=error)
 
 
 def log_exception(error: BaseException, folder: Path) -> str:

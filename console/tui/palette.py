@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import SystemCommand
 
-from console.tui import commands, terminal
+from console.tui import acts, commands, terminal
 from console.tui.screens import SCREENS
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ def palette_entries(app: ConsoleApp) -> Iterator[SystemCommand]:
     for one in SCREENS:
         if one.digit:
             yield SystemCommand(f"goto {one.title}", f"Screen {one.digit}.", partial(app.go, one.name))
+    yield SystemCommand("audit", "Every change, who made it, what came of it; undo there.", partial(app.go, "audit"))
+    yield SystemCommand("running", "The steps of what is being changed now.", app.acting.show_running)
+    for name, what, told in acts.UNKEYED:
+        yield SystemCommand(f"{name} ({what})", told, partial(acts.run_unkeyed, app, name))
     for name in sorted(app.themes.found):
         yield SystemCommand(f"theme {name}", "How the console looks; kept.", partial(app.use_theme, name))
     yield SystemCommand("mouse", "Mouse on, off (off: the terminal selects text).", partial(_toggle_mouse, app))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -41,9 +42,12 @@ def run(
     guard = terminal.Guard()
     charset = terminal.charset(terminal.as_started(), ascii_wanted=ascii_only)
     probe = terminal.WidthProbe() if charset is Charset.UNICODE else None
+    from console.tui import crash
     from console.tui.app import ConsoleApp
+    from console.tui.late_desk import LateDesk
     from console.tui.theme import folders, load
 
+    threading.excepthook = crash.log_thread
     terminal.harden_input()
     state = State(state_dir())
     themes = load(folders(themes_dir()))
@@ -57,6 +61,7 @@ def run(
         read_only=read_only,
         judge=judge,
         host=host,
+        desk=LateDesk(session, state.folder),
     )
     app.leaving = lambda code: guard.end_within(LEAVE_WITHIN, code)
     try:

@@ -24,7 +24,7 @@ def _keys_of(scope: str, kind: str) -> set[str]:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("kind", ["look", "safe"])
+@pytest.mark.parametrize("kind", ["look", "safe", "form", "plan"])
 def test_commands_and_table_agree(scope: str, kind: str) -> None:
     assert _keys_of(scope, kind) == set(TABLE[scope].get(kind, []))
 

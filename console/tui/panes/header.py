@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from console.core import units
@@ -38,6 +38,8 @@ class Status:
     """Now, when the panes are held at an earlier moment; None = the View's clock."""
     details: bool = False
     """True on every screen but the Overview: there is no room for the system's name."""
+    acting: str = ""
+    """What is being changed, how far it is and by whom: `SWAP lm 4/6, 0:29, by ops`; "" while nothing is."""
 
 
 def header_line(view: View, status: Status, width: int) -> Line:
@@ -63,7 +65,7 @@ def _starts(view: View, status: Status) -> Iterator[Line]:
     serving = view.snapshot.serving
     gap = "  " if status.details or serving.word == "DOWN" else "   "
     rest = _paused(view, status) or _state(view, status)
-    short = _paused(view, status) or _word(view, serving)
+    short = _paused(view, status) or _acting(status) or _word(view, serving)
     if view.simulated is not None:
         long, brief = (
             f"gpuconsole  SIMULATED BOX{more}   scene {view.simulated}   {clock}"
@@ -118,7 +120,19 @@ def _paused(view: View, status: Status) -> Line:
 
 def _state(view: View, status: Status) -> Line:
     read_only: Line = (("   ", ""), ("READ-ONLY", "paused")) if status.read_only else ()
+    if status.acting:
+        server = view.snapshot.server
+        unready = server.error is None and server.value is not None and server.value.ready is False
+        return (
+            *_acting(status),
+            (f"   ready {SIGNS['warn']} 400 while it runs" if unready else "", "label"),
+            *read_only,
+        )
     return (*_word(view, view.snapshot.serving), *read_only, *_lamps(view))
+
+
+def _acting(status: Status) -> Line:
+    return ((f"{SIGNS['warn']} {status.acting}", "warn"),) if status.acting else ()
 
 
 def _word(view: View, serving: Serving) -> Line:
@@ -189,6 +203,8 @@ def _compact(view: View, status: Status, width: int) -> Line:
 def _compact_state(view: View, status: Status) -> Line:
     if status.paused_wall is not None:
         return ((f"PAUSED {view.clock(status.paused_wall)} p goes on", "paused"),)
+    if status.acting:
+        return _acting(status)
     serving = view.snapshot.serving
     sign = WORD_SIGNS[serving.word]
     told = f"SERVING {serving.ready}/{serving.of}" if serving.word == "SERVING" else _said(view, serving)
@@ -211,18 +227,20 @@ def tab_line(tabs: Sequence[tuple[str, str, str]], here: str, compact: bool) -> 
     return tuple(line)
 
 
-def footer_line(parts: Sequence[tuple[str, str, int]], width: int) -> Line:
-    """Keys and their words; `parts` holds (keys, word, rank). The highest ranks are left out until the rest fits."""
+def footer_line(parts: Sequence[tuple[str, str, int]], width: int, grey: Collection[str] = (), start: str = "") -> Line:
+    """Keys and their words; `parts` holds (keys, word, rank). The highest ranks are left out until the rest fits; keys
+    in `grey` do not work now; `start` stands before all."""
     kept = list(parts)
-    while len(kept) > 1 and line_width(_joined(kept)) > width:
+    while len(kept) > 1 and line_width(_joined(kept, grey, start)) > width:
         kept.remove(max(kept, key=lambda part: part[2]))
-    return cut_line(_joined(kept), width)
+    return cut_line(_joined(kept, grey, start), width)
 
 
-def _joined(parts: Sequence[tuple[str, str, int]]) -> Line:
-    line: list[Segment] = []
+def _joined(parts: Sequence[tuple[str, str, int]], grey: Collection[str], start: str) -> Line:
+    line: list[Segment] = [(f"{start}  ", "label")] if start else []
     for keys, word, _ in parts:
-        line += [(keys, "key"), (f" {word}  ", "footer")]
+        off = keys in grey
+        line += [(keys, "dim" if off else "key"), (f" {word}  ", "dim" if off else "footer")]
     if line:
         line[-1] = (line[-1][0].rstrip(), line[-1][1])
     return tuple(line)

@@ -33,6 +33,7 @@ SCREENS: tuple[Entry, ...] = (
     Entry("", "problems", "Problems", "console.tui.screens.problems", "ProblemsScreen"),
     Entry("", "why", "Why", "console.tui.screens.why", "WhyScreen"),
     Entry("", "bring_up", "Bring-up", "console.tui.screens.bring_up", "BringUpScreen"),
+    Entry("", "audit", "Audit", "console.tui.screens.audit", "AuditScreen"),
     Entry("", "help", "Help", "console.tui.screens.help", "HelpScreen"),
 )
 """In the order of their digits. A screen without a digit has a key of its own and stands over the one it was opened

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from console.core.model import Snapshot
+from console.core.model import Snapshot, Verdict
 from console.tui import commands
 from console.tui.panes.base import Pane, View
 from console.tui.panes.header import Status, footer_line, header_line, tab_line
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from console.tui.app import ConsoleApp
 
 MIN_WIDTH, MIN_HEIGHT = 60, 15
+ROOMY_FROM = 30
+"""Rows from which a screen may have more than one footer line."""
 COMPACT_BELOW = 100
 """Columns under which panes have rules instead of frames and words are short."""
 Places = dict[str, Region]
@@ -78,6 +80,8 @@ class BoxScreen(Screen[None]):
     """Command IDs (or (ID, word)) for the footer, in order; later ones give way first unless FOOTER_RANKS says."""
     FOOTER_LAST: ClassVar[tuple[str, ...]] = ("palette", "help")
     """IDs that stay when the footer is too narrow."""
+    FOOTERS: ClassVar[tuple[tuple[str, tuple[str | tuple[str, str], ...]], ...]] = ()
+    """Footers in the place of FOOTER where there is room for several lines: (what it is about, IDs)."""
     AUTO_FOCUS = None
     snapshot: var[Snapshot] = var(Snapshot, init=False)
 
@@ -112,6 +116,18 @@ class BoxScreen(Screen[None]):
         pane = self.app_.pane
         if pane is not None and pane.NUMBER:
             self.app_.go_digit(pane.NUMBER)
+
+    def chosen_change(self) -> str | None:
+        """Id of the change (audit) under the cursor; None where this screen has none."""
+        return None
+
+    def verdict(self) -> Verdict | None:
+        """The verdict under the cursor; None where this screen shows none."""
+        return None
+
+    def undo(self) -> None:
+        """`u`: plan to take back the change under the cursor, else my newest one."""
+        self.app_.acting.undo(self.chosen_change())
 
     def adapt(self, view: View) -> None:
         """Called before panes are shown: set frames, heights and what else depends on the View."""
@@ -184,13 +200,20 @@ class BoxScreen(Screen[None]):
         bars = {"header": Region(0, 0, width, 1)}
         if self.has_tabs:
             bars["tabs"] = Region(0, 1, width, 1)
-        bars["footer" if self._filtered is None else "filter"] = Region(0, height - 1, width, 1)
+        if self._filtered is None:
+            lines = self._footer_lines(size)
+            bars["footer"] = Region(0, height - lines, width, lines)
+        else:
+            bars["filter"] = Region(0, height - 1, width, 1)
         return {**bars, **self._placed}
 
     def body_of(self, size: Size) -> Region:
         """The screen without header, tabs and footer."""
         top = 1 + self.has_tabs
-        return Region(0, top, size.width, max(0, size.height - top - 1))
+        return Region(0, top, size.width, max(0, size.height - top - self._footer_lines(size)))
+
+    def _footer_lines(self, size: Size) -> int:
+        return len(self.FOOTERS) if self.FOOTERS and size.width >= COMPACT_BELOW and size.height >= ROOMY_FROM else 1
 
     @property
     def body(self) -> Region:
@@ -226,7 +249,7 @@ class BoxScreen(Screen[None]):
         if self.has_tabs:
             tabs = [(entry.name, entry.digit, entry.title) for entry in SCREENS if entry.digit]
             self.bar("tabs").say(tab_line(tabs, self.NAME, self.compact))
-        self.bar("footer").say(footer_line(self.footer(), width))
+        self.bar("footer").say(*self._footers(width))
         for name in self._placed:
             self.panes[name].show(view)
 
@@ -234,7 +257,24 @@ class BoxScreen(Screen[None]):
         """(keys, word, rank) of the commands that work here."""
         digits = "".join(entry.digit for entry in SCREENS)
         parts = [(_digits(digits), "screens", 0)] if len(digits) > 1 else []
-        for rank, wanted in enumerate(self.FOOTER, start=1):
+        return [*parts, *self._parts(self.FOOTER)]
+
+    def _footers(self, width: int) -> list[Line]:
+        """The footer's lines; keys that change the box are grey while nothing can be changed."""
+        grey = self._grey()
+        if self._footer_lines(self.size) == 1:
+            return [footer_line(self.footer(), width, grey)]
+        return [footer_line(self._parts(wanted), width, grey, start) for start, wanted in self.FOOTERS]
+
+    def _grey(self) -> set[str]:
+        if self.app_.acting.why_off() is None:
+            return set()
+        here = (*commands.in_scope(self.NAME), *commands.in_scope(commands.EVERYWHERE))
+        return {commands.shown(one.KEYS[0]) for one in here if one.KIND in ("form", "plan") and one.ID != "interrupt"}
+
+    def _parts(self, wanted_ids: Iterable[str | tuple[str, str]]) -> list[tuple[str, str, int]]:
+        parts: list[tuple[str, str, int]] = []
+        for rank, wanted in enumerate(wanted_ids, start=1):
             name, word = wanted if isinstance(wanted, tuple) else (wanted, "")
             command = commands.COMMANDS.get(name)
             if command is None or command.SCOPE not in (commands.EVERYWHERE, self.NAME):

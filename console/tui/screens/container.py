@@ -29,6 +29,9 @@ class ContainerScreen(BoxScreen):
     FOOTER = (
         "container.follow",
         "filter",
+        "container.start",
+        "container.stop",
+        "container.restart",
         ("container.next", "N next match"),
         ("sort.left", "> span"),
         "view.next",
@@ -38,6 +41,36 @@ class ContainerScreen(BoxScreen):
         ("escape", "back"),
         "palette",
         "help",
+    )
+    FOOTERS = (
+        (
+            "log",
+            (
+                "container.follow",
+                "filter",
+                ("container.next", "N next match"),
+                ("sort.left", "> span"),
+                ("view.next", "wrap"),
+                "container.verbose",
+                ("copy", "copy line"),
+                ("log", "full screen"),
+                "palette",
+                "help",
+            ),
+        ),
+        (
+            "box",
+            (
+                "container.start",
+                "container.stop",
+                "container.restart",
+                "container.pull",
+                "container.back",
+                "container.unit",
+                "container.remove",
+                "undo",
+            ),
+        ),
     )
 
     def __init__(self) -> None:

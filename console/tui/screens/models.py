@@ -30,18 +30,49 @@ class ModelsScreen(BoxScreen):
 
     NAME = "models"
     FOOTER = (
-        ("sort.left", "> sort"),
-        "sort.turn",
-        "filter",
-        "view.next",
-        "maximise",
-        "open",
+        "models.swap",
+        "models.load",
+        "models.unload",
+        "models.reload",
         "models.ask",
-        "models.diff",
-        "log",
+        "filter",
+        ("sort.left", "> sort"),
+        "view.next",
         ("escape", "back"),
         "palette",
         "help",
+    )
+    FOOTERS = (
+        (
+            "list",
+            (
+                ("sort.left", "> sort column"),
+                "sort.turn",
+                "filter",
+                ("view.next", "show: all, on disk, loaded"),
+                "maximise",
+                "open",
+                ("escape", "back"),
+                "palette",
+                "help",
+            ),
+        ),
+        (
+            "model",
+            (
+                "models.swap",
+                "models.load",
+                "models.unload",
+                "models.reload",
+                "models.back",
+                "models.ask",
+                "models.diff",
+                "log",
+                "models.trace",
+                "models.keep",
+                "undo",
+            ),
+        ),
     )
 
     def __init__(self) -> None:

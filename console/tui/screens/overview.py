@@ -46,7 +46,19 @@ class OverviewScreen(BoxScreen):
     """The box on one page."""
 
     NAME = "overview"
-    FOOTER = ("pane.next", "open", "problems", "why", "log", "ask", "filter", "palette", "help", ("back", "quit"))
+    FOOTER = (
+        "pane.next",
+        "open",
+        "problems",
+        "why",
+        "log",
+        "swap",
+        "ask",
+        "filter",
+        "palette",
+        "help",
+        ("back", "quit"),
+    )
 
     def __init__(self) -> None:
         super().__init__()

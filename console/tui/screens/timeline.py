@@ -42,6 +42,7 @@ class TimelineScreen(BoxScreen):
         "timeline.compare",
         "timeline.goto",
         ("view.next", "events"),
+        "undo",
         "filter",
         ("escape", "back"),
         "palette",
@@ -159,10 +160,18 @@ class TimelineScreen(BoxScreen):
             self.cursor_moved()
 
     def open_chosen(self) -> None:
-        """`enter` on an event: the cursor goes there."""
+        """`enter` on an event: the cursor goes there; on a change of ours: its record, with the plan."""
         event = self.listed.event()
+        change = self.chosen_change()
+        if self.focused is self.listed and change is not None:
+            self.app_.show_record(change)
+            return
         if self.focused is self.listed and event is not None and not self.go_to(event):
             self.app_.tell("that event is outside the charts: > shows a longer span, at most an hour is kept")
+
+    def chosen_change(self) -> str | None:
+        event = self.listed.event()
+        return None if event is None else self.app_.acting.ids.get(key_of(event))
 
     def step_out(self) -> bool:
         if super().step_out():

@@ -1,0 +1,394 @@
+"""From a key that changes the box to the outcome: plan, dialog, runner, progress, event. Owned by the app.
+
+Whatever may block is done in daemon threads, which tell the UI thread by one message; the actions themselves run in the
+detached runner, which goes on when this console ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from textual.message import Message
+
+from console.core.model import Event, Sign, SourceError
+from console.core.text import one_line
+from console.tui.desk import OUTCOME_SIGNS, Desk, Following, Holder, Record, Request
+
+if TYPE_CHECKING:
+    # what only a change needs is imported when there is one: the first paint does not wait for it
+    from console.core.plan import Interrupted, Operator, Outcome, Plan
+    from console.tui.app import ConsoleApp
+    from console.tui.screens.plan import PlanDialog
+    from console.tui.screens.running import RunningDialog, Wish
+
+Result = TypeVar("Result")
+FOLLOW_EVERY = 0.3
+LOOK_EVERY = 3.0
+"""Seconds between looks at who holds the box's lock."""
+EVENTS_FROM_AUDIT = 50
+"""Changes of the past that become events at the start."""
+VISIT = "last_visit"
+FAULT = "a fault of gpuconsole; its trace is in gpuconsole.log in the state folder"
+READ_AFTER = ("container", "triton.server", "triton.index", "triton.stats", "triton.config", "repository", "gpu")
+"""Sources that are asked at once when a change has ended: each shows another side of it."""
+EventKey = tuple[float, str, str]
+"""Identity of an event: wall time, kind, text."""
+
+
+class FromThread(Message, bubble=False):
+    """Something to do in the UI thread."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        super().__init__()
+        self.call = call
+
+
+class Acting:
+    """What is planned, what runs, who else changes the box."""
+
+    def __init__(self, app: ConsoleApp, desk: Desk | None) -> None:
+        self.app = app
+        self.desk = desk
+        self.running: Following | None = None
+        """My change that runs now."""
+        self.holder: Holder | None = None
+        """Somebody else who changes the box now."""
+        self.records: tuple[Record, ...] = ()
+        """The audit as it was read last, newest first."""
+        self.ids: dict[EventKey, str] = {}
+        """Events of changes -> ids of their records."""
+        self._dialog: RunningDialog | None = None
+        self._followed = ""
+        self._closing = threading.Event()
+
+    # ------------------------------------------------------------------------------------------------- what is so now
+
+    def why_off(self) -> str | None:
+        """Why no change can be planned now; None when one can."""
+        if self.app.read_only:
+            return "the console is read-only: nothing that changes the box is done"
+        if self.desk is None:
+            return "this session cannot change the box"
+        if self.running is not None:
+            return f"{one_line(self.running.plan.title, 100)} is under way: ctrl+c shows it"
+        if self.holder is not None:
+            return one_line(self.holder.text, 200)
+        return None
+
+    def word(self, wall: float) -> str:
+        """For the header: `SWAP lm 4/6, 0:29, by ops`; "" while nothing runs."""
+        if self.running is not None:
+            from console.tui.panes.running_lines import acting_word
+
+            return acting_word(self.running, wall)
+        return "" if self.holder is None else one_line(self.holder.text, 80)
+
+    # -------------------------------------------------------------------------------------------------- life and death
+
+    def begin(self) -> None:
+        """After the first paint: tell what happened meanwhile, then look who holds the box."""
+        if self.desk is not None:
+            threading.Thread(target=self._watch, args=(self.desk,), name="acting", daemon=True).start()
+
+    def may_quit(self) -> bool:
+        """False while something of mine runs: then it is asked, and the app is left by the answer."""
+        if self.running is None:
+            return True
+        from console.tui.widgets.small_dialogs import Sure
+
+        lines = (
+            f"{self.running.plan.title} is under way ({self.word(time.time())}).",
+            "It goes on by itself when the console is closed; the next session tells how it ended.",
+        )
+        self.app.push_screen(Sure("Quit", lines, "Quit"), lambda yes: self.app.exit() if yes else None)
+        return False
+
+    def close(self) -> None:
+        """The console ends; what runs goes on."""
+        self._closing.set()
+        self.app.state.keep(VISIT, f"{time.time():.3f}")
+
+    def _watch(self, desk: Desk) -> None:
+        from console.core.plan import Refused
+
+        while not desk.ready() and not self._closing.wait(0.2):
+            pass
+        self._work(lambda: (desk.records(), desk.interrupted()), self._tell_past)
+        last: Holder | None = None
+        while not self._closing.is_set():
+            try:
+                holder = desk.holder()
+            except (Refused, SourceError, OSError):
+                holder = None  # said when a change is tried
+            if holder != last:
+                last = holder
+                self._later(partial(self._held, holder))
+            self._closing.wait(LOOK_EVERY)
+
+    def _held(self, holder: Holder | None) -> None:
+        if holder is not None and holder.id:
+            self.holder = None
+            if self.running is None and holder.id != self._followed:
+                self._follow(holder.id, show=False)
+        else:
+            self.holder = holder
+        self.app.refresh_now()
+
+    # ------------------------------------------------------------------------------------------------------- planning
+
+    def request(self, request: Request) -> None:
+        """Plan it and show the plan."""
+        why = self.why_off()
+        if why is not None:
+            self.app.tell(why)
+            return
+        from console.tui.screens.plan import PlanDialog
+
+        dialog = PlanDialog(request, self._plan, utc=self.app.utc)
+        self.app.push_screen(dialog, self._answered)
+
+    def _plan(self, dialog: PlanDialog, request: Request) -> None:
+        desk, snapshot = self.desk, self.app.box.snapshot
+        assert desk is not None
+
+        def work() -> Plan:
+            from console.core.plan import Refused
+
+            plan = desk.plan(request, snapshot)
+            for name, was in request.identity.items():
+                now = plan.target.identity.get(name, was)
+                if now != was:
+                    raise Refused(f"{request.target} has changed since the key was pressed ({name}: {was} then, "
+                                  f"{now} now): look again")  # fmt: skip
+            return plan
+
+        self._work(work, lambda plan, error: dialog.planned(request, plan, error))
+
+    def _answered(self, plan: Plan | None) -> None:
+        if plan is not None:
+            self.start(plan)
+
+    def start(self, plan: Plan) -> None:
+        """Begin what somebody said yes to, and show how it goes."""
+        desk = self.desk
+        if desk is None:
+            return
+
+        def begun(id_: str | None, error: str) -> None:
+            if id_ is None:
+                self.app.notify(error, severity="error", timeout=15, markup=False)
+            else:
+                self._follow(id_, show=True)
+
+        self._work(lambda: desk.start(plan), begun)
+
+    # ------------------------------------------------------------------------------------------------------ following
+
+    def _follow(self, id_: str, *, show: bool) -> None:
+        desk = self.desk
+        if desk is None:
+            return
+        self._followed = id_
+
+        def work() -> None:
+            shown: object = None
+            while not self._closing.is_set():
+                found = desk.follow(id_)
+                state = None if found is None else (len(found.lines), found.outcome, found.alive)
+                if state != shown or shown is None:
+                    first = shown is None
+                    shown = state
+                    self._later(partial(self._told, found, show=show and first))
+                if found is None or found.outcome is not None or not found.alive:
+                    return
+                self._closing.wait(FOLLOW_EVERY)
+
+        self._work(work, lambda _, error: self._lost(error) if error else None)
+
+    def _told(self, found: Following | None, *, show: bool) -> None:
+        if found is None:
+            self._lost("its journal cannot be read")
+            return
+        over = found.outcome is not None or not found.alive
+        self.running = None if over else found
+        if show:
+            self._show(found)
+        elif self._dialog is not None and self._dialog.following.id == found.id:
+            self._dialog.told(found)
+        if over:
+            self._ended(found)
+        self.app.refresh_now()
+
+    def _lost(self, error: str) -> None:
+        self.running = None
+        self.app.notify(f"the change cannot be followed: {error}", severity="error", timeout=15, markup=False)
+
+    def _show(self, found: Following, *, asking: bool = False) -> None:
+        from console.tui.screens.running import RunningDialog
+
+        self._dialog = dialog = RunningDialog(found, utc=self.app.utc, asking=asking)
+        self.app.push_screen(dialog, lambda wish: self._wished(dialog, wish))
+
+    def _wished(self, dialog: RunningDialog, wish: Wish | None) -> None:
+        if self._dialog is dialog:
+            self._dialog = None
+        if wish == "stop":
+            self._cancel(dialog.following.id)
+        elif wish == "undo":
+            self.request(Request("undo", dialog.following.id))
+
+    def _cancel(self, id_: str) -> None:
+        desk = self.desk
+        if desk is None:
+            return
+        told = "asked to stop and go back; it does so between two steps"
+        self._work(lambda: desk.cancel(id_), lambda _, error: self.app.tell(error or told))
+
+    def interrupt(self) -> bool:
+        """`ctrl+c`: show what runs and ask whether to stop it; False when nothing of mine runs."""
+        if self.running is None:
+            return False
+        self._show(self.running, asking=True)
+        return True
+
+    def show_running(self) -> None:
+        """The steps of what runs, again."""
+        if self.running is None:
+            self.app.tell("nothing is being changed by this user")
+        else:
+            self._show(self.running)
+
+    def _ended(self, found: Following) -> None:
+        from console.core.plan import Outcome
+
+        outcome = found.outcome or Outcome("interrupted", "its runner died; :audit tells more the next time")
+        for part in READ_AFTER:
+            self.app.session.read_now(part)
+        sign: Sign = OUTCOME_SIGNS[outcome.word]
+        self._add_event(event_of(found.plan, outcome, found.operator, time.time()), found.id)
+        severity = "information" if sign == "ok" else "warning" if sign == "warn" else "error"
+        undo = "   u takes it back" if outcome.undo is not None else ""
+        going = f"   still going on: {outcome.still_going}" if outcome.still_going else ""
+        told = one_line(f"{found.plan.title}: {outcome.word}. {outcome.text}{going}", 600)
+        self.app.notify(f"{told}{undo}", severity=severity, timeout=12, markup=False)  # type: ignore[arg-type]
+        self.app.state.keep(VISIT, f"{time.time():.3f}")
+        self.read_records()
+
+    def _add_event(self, event: Event, id_: str) -> None:
+        self.ids[(event.wall, event.kind, event.text)] = id_
+        self.app.store.add_event(event)
+
+    # -------------------------------------------------------------------------------------------- the audit, and undo
+
+    def read_records(self, then: Callable[[], None] = lambda: None) -> None:
+        """Read the audit anew, then do `then`."""
+        desk = self.desk
+        if desk is None:
+            then()
+            return
+
+        def read(records: tuple[Record, ...] | None, error: str) -> None:
+            if records is None:
+                self.app.tell(f"the audit cannot be read: {error}")
+                return
+            self.records = records
+            then()
+            self.app.refresh_now()
+
+        self._work(desk.records, read)
+
+    def undo(self, id_: str | None) -> None:
+        """`u`: plan to take back this change, or the newest of mine that can be."""
+        self.request(Request("undo", id_ or "last"))
+
+    def _tell_past(self, found: tuple[tuple[Record, ...], tuple[Interrupted, ...]] | None, error: str) -> None:
+        if found is None:
+            self.app.tell(f"what was changed before cannot be told: {error}")
+            return
+        self.records, interrupted = found
+        visit = visited(self.app.state.get(VISIT))
+        for record in reversed(self.records[:EVENTS_FROM_AUDIT]):
+            if record.outcome is not None and record.outcome.outcome is not None:
+                plan = record.intent
+                event = event_from_record(record)
+                if event is not None:
+                    self._add_event(event, plan.id)
+        new = [one for one in self.records if visit is not None and one.outcome is not None and one.wall > visit]
+        if new or interrupted:
+            self._tell_since(tuple(new), interrupted)
+        self.app.refresh_now()
+
+    def _tell_since(self, ended: tuple[Record, ...], interrupted: tuple[Interrupted, ...]) -> None:
+        from console.tui.screens.since import SinceDialog
+
+        def answered(wish: tuple[str, str] | None) -> None:
+            if wish is None:
+                return
+            what, id_ = wish
+            if what == "record":
+                self.app.show_record(id_)
+            else:
+                self.request(Request(what, id_))
+
+        self.app.push_screen(SinceDialog(ended, interrupted, utc=self.app.utc), answered)
+
+    # -------------------------------------------------------------------------------------------------------- threads
+
+    def _later(self, call: Callable[[], None]) -> None:
+        self.app.post_message(FromThread(call))
+
+    def _work(self, job: Callable[[], Result], then: Callable[[Result | None, str], None]) -> None:
+        """`job` in a thread; then, in the UI thread, `then` with its result or one sentence."""
+
+        def run() -> None:
+            from console.core.plan import Refused, WrongInput
+
+            result: Result | None = None
+            error = FAULT
+            try:
+                result = job()
+                error = ""
+            except (Refused, WrongInput, SourceError, OSError) as failure:
+                error = one_line(str(failure), 1000) or type(failure).__name__
+            finally:
+                self._later(lambda: then(result, error))
+
+        threading.Thread(target=run, name="acting", daemon=True).start()
+
+
+def visited(kept: str | None) -> float | None:
+    """When the operator was last here; None at the first visit."""
+    try:
+        return float(kept) if kept else None
+    except ValueError:
+        return None
+
+
+def event_of(plan: Plan, outcome: Outcome, operator: Operator, wall: float) -> Event:
+    """A change of ours as it stands in Timeline: who, what, what came of it."""
+    return _event(plan.action, plan.title, plan.target.kind == "model", plan.target.name, outcome, operator, wall)
+
+
+def event_from_record(record: Record) -> Event | None:
+    """The same from the audit; None while no end is known."""
+    intent, end = record.intent, record.outcome
+    if end is None or end.outcome is None:
+        return None
+    target = intent.target
+    is_model = target.kind == "model"
+    return _event(intent.action, intent.title, is_model, target.name, end.outcome, intent.operator, end.wall)
+
+
+def _event(
+    action: str, title: str, is_model: bool, target: str, outcome: Outcome, operator: Operator, wall: float
+) -> Event:
+    done = outcome.word == "done"
+    sign: Sign = "note" if done else OUTCOME_SIGNS[outcome.word]
+    text = title if done else f"{title}: {outcome.word}"
+    return Event(
+        wall, sign, text, operator.short, f"act.{action}", target if is_model else None, (outcome.text, *outcome.lines)
+    )

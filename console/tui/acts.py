@@ -1,0 +1,314 @@
+"""The keys that change the box: each opens a plan, and nothing is sent before its Yes (design 2).
+
+A command captures what stands under the cursor at the key press and asks by the action's name; which action that is, is
+known in `console.actions` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from console.core.text import one_line
+from console.tui.commands import Command
+from console.tui.desk import Request
+
+if TYPE_CHECKING:
+    from console.core.model import ContainerState, ModelKey
+    from console.tui.app import ConsoleApp
+
+TRACED = "100"
+"""Requests that `T` traces."""
+
+
+class Act(Command):
+    """Base of all keys that open a plan."""
+
+    KIND = "plan"
+    ACTION: ClassVar[str] = ""
+
+    def why_off(self, app: ConsoleApp) -> str | None:
+        return app.acting.why_off() or self.why_not(app)
+
+    def why_not(self, app: ConsoleApp) -> str | None:
+        """Why this thing cannot be acted on in this way."""
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------------- models
+
+
+def model_here(app: ConsoleApp) -> ModelKey | None:
+    """The model under the cursor: its served version where one serves, else any; None without a model."""
+    from console.core.model import ModelKey
+    from console.tui.panes.models_list import VersionKey
+
+    pane = app.pane
+    if app.box.NAME == "models" and pane is not None and isinstance(app.box.panes["models-list"].cursor, VersionKey):
+        key: VersionKey = app.box.panes["models-list"].cursor
+        return ModelKey(key.model, key.version or "")
+    return app.chosen_key()
+
+
+def serving(app: ConsoleApp, model: str) -> str | None:
+    """The largest READY version of a model: the one that unversioned requests go to."""
+    rows = (row for row in app.box.snapshot.models if row.name == model and row.state == "READY")
+    return max((row.version for row in rows if row.version and row.version.isdecimal()), key=int, default=None)
+
+
+class ModelAct(Act):
+    """Acts on the model under the cursor."""
+
+    SCOPE = "models"
+    VALUES: ClassVar[Mapping[str, str]] = {}
+
+    def why_not(self, app: ConsoleApp) -> str | None:
+        return "there is no model to act on" if model_here(app) is None else None
+
+    def run(self, app: ConsoleApp) -> None:
+        key = model_here(app)
+        if key is not None:
+            self.on_model(app, key)
+
+    def on_model(self, app: ConsoleApp, key: ModelKey) -> None:
+        """Ask for the plan."""
+        app.acting.request(Request(self.ACTION, key.name, self.VALUES, self.identity(app, key)))
+
+    def identity(self, app: ConsoleApp, key: ModelKey) -> Mapping[str, str]:
+        """What the screen shows of it now."""
+        version = serving(app, key.name)
+        return {} if version is None else {"serving": version}
+
+
+class Load(ModelAct):
+    """Load the chosen model (plan first)."""
+
+    ID, KEYS, LABEL, ACTION = "models.load", ("o",), "load", "model.load"
+
+
+class Unload(ModelAct):
+    """Unload the chosen model, with what depends on it (plan first)."""
+
+    ID, KEYS, LABEL, ACTION = "models.unload", ("x",), "unload", "model.unload"
+
+
+class Reload(ModelAct):
+    """Reload the chosen model (plan first)."""
+
+    ID, KEYS, LABEL, ACTION = "models.reload", ("r",), "reload", "model.reload"
+
+
+class Swap(ModelAct):
+    """Swap the version of the chosen model (asks which, then the plan)."""
+
+    ID, KEYS, LABEL, ACTION = "models.swap", ("s",), "swap", "model.swap"
+
+    def why_not(self, app: ConsoleApp) -> str | None:
+        key = model_here(app)
+        if key is None:
+            return "there is no model to swap"
+        if not others(app, key.name):
+            return f"{one_line(key.name, 80)} has no other version: copy one into its folder first"
+        return None
+
+    def on_model(self, app: ConsoleApp, key: ModelKey) -> None:
+        from console.tui.screens.versions import VersionDialog
+
+        def chosen(version: str | None) -> None:
+            if version:
+                values = {**self.VALUES, "version": version}
+                app.acting.request(Request(self.ACTION, key.name, values, self.identity(app, key)))
+
+        app.push_screen(VersionDialog(app.box.snapshot, key.name, key.version, utc=app.utc), chosen)
+
+
+class SwapHere(Swap):
+    """Swap the version of the chosen model (asks which, then the plan)."""
+
+    ID, SCOPE = "swap", "overview"
+
+
+class BackToBefore(ModelAct):
+    """Back to the version before: a swap to the next smaller one on disk (plan first)."""
+
+    ID, KEYS, LABEL, ACTION = "models.back", ("b",), "back", "model.swap"
+
+    def why_not(self, app: ConsoleApp) -> str | None:
+        key = model_here(app)
+        if key is None:
+            return "there is no model to take back"
+        name = one_line(key.name, 80)
+        if serving(app, key.name) is None:
+            return f"no version of {name} serves: o loads it"
+        if before(app, key.name) is None:
+            return f"{name} has no version before {serving(app, key.name)} on disk"
+        return None
+
+    def on_model(self, app: ConsoleApp, key: ModelKey) -> None:
+        version = before(app, key.name)
+        if version is not None:
+            values = {"version": version}
+            app.acting.request(Request(self.ACTION, key.name, values, self.identity(app, key)))
+
+
+def others(app: ConsoleApp, model: str) -> list[str]:
+    """Versions of a model that do not serve now."""
+    snapshot = app.box.snapshot
+    rows = {row.version or "": row.state for row in snapshot.models if row.name == model}
+    disk = snapshot.repository.value.models if snapshot.repository.value else ()
+    known = {str(one.version) for found in disk if found.name == model for one in found.versions} | set(rows)
+    return sorted((one for one in known if one.isdecimal() and rows.get(one) != "READY"), key=int)
+
+
+def before(app: ConsoleApp, model: str) -> str | None:
+    """The largest version under the one that serves; None where there is none."""
+    now = serving(app, model)
+    found = [one for one in others(app, model) if now is not None and int(one) < int(now)]
+    return found[-1] if found else None
+
+
+class KeepGolden(ModelAct):
+    """Keep the model's question and its answer as the golden one (plan first)."""
+
+    ID, KEYS, LABEL, ACTION = "models.keep", ("W",), "keep answer", "golden.keep"
+
+
+class Trace(ModelAct):
+    """Trace the next 100 requests of the chosen model (plan first)."""
+
+    ID, KEYS, LABEL, ACTION = "models.trace", ("T",), f"trace {TRACED}", "trace.set"
+    VALUES: ClassVar[Mapping[str, str]] = {"count": TRACED}
+
+
+# ---------------------------------------------------------------------------------------------------------- container
+
+
+def container_here(app: ConsoleApp) -> ContainerState | None:
+    """The Triton container as it was read last."""
+    podman = app.box.snapshot.container.value
+    return None if podman is None else podman.container
+
+
+class ContainerAct(Act):
+    """Acts on the Triton container."""
+
+    SCOPE = "container"
+    WANTS: ClassVar[str] = ""
+    """`running`, `stopped`, or "" = any state."""
+
+    def why_not(self, app: ConsoleApp) -> str | None:
+        found = container_here(app)
+        if found is None:
+            return "there is no Triton container here"
+        running = found.state == "running"
+        if self.WANTS == "running" and not running:
+            return f"{one_line(found.name, 80)} does not run (it is {one_line(found.state, 40)}): o starts it"
+        if self.WANTS == "stopped" and running:
+            return f"{one_line(found.name, 80)} runs{self.first}"
+        return None
+
+    first = ""
+    """What would have to be done first."""
+
+    def run(self, app: ConsoleApp) -> None:
+        found = container_here(app)
+        if found is not None:
+            identity = {"id": found.id[:12], "state": found.state}
+            app.acting.request(Request(self.ACTION, found.name, {}, identity))
+
+
+class Start(ContainerAct):
+    """Start the container (plan first)."""
+
+    ID, KEYS, LABEL, ACTION, WANTS = "container.start", ("o",), "start", "container.start", "stopped"
+    first = " already"
+
+
+class Stop(ContainerAct):
+    """Stop the container (plan first)."""
+
+    ID, KEYS, LABEL, ACTION, WANTS = "container.stop", ("x",), "stop", "container.stop", "running"
+
+
+class Restart(ContainerAct):
+    """Restart the container (plan first)."""
+
+    ID, KEYS, LABEL, ACTION, WANTS = "container.restart", ("r",), "restart", "container.restart", "running"
+
+
+class BackToKept(ContainerAct):
+    """Back to the kept old container (plan first)."""
+
+    ID, KEYS, LABEL, ACTION = "container.back", ("b",), "back to kept", "container.back"
+
+
+class Remove(ContainerAct):
+    """Remove the container; only a stopped one, and its name is typed (plan first)."""
+
+    ID, KEYS, LABEL, ACTION, WANTS = "container.remove", ("X",), "remove (stopped)", "container.remove", "stopped"
+    first = ": only a stopped one can be removed; x stops it"
+
+
+class Unit(ContainerAct):
+    """Unit: what is installed, what would suit this container, and writing it (plan first)."""
+
+    ID, KEYS, LABEL, ACTION = "container.unit", ("U",), "unit", "unit.write"
+
+
+class Pull(Act):
+    """Pull an image (asks which, then the plan)."""
+
+    ID, KEYS, LABEL, SCOPE, ACTION = "container.pull", ("P",), "pull", "container", "image.pull"
+
+    def run(self, app: ConsoleApp) -> None:
+        from console.tui.widgets.small_dialogs import Typed
+
+        found = container_here(app)
+        lines = ("The image with its tag, as in nvcr.io/nvidia/tritonserver:24.05-py3; nothing running is touched.",)
+        dialog = Typed("Pull an image", lines, "image:", "" if found is None else found.image, "Plan")
+        app.push_screen(dialog, lambda image: app.acting.request(Request(self.ACTION, image)) if image else None)
+
+
+class Verbose(Act):
+    """More log for 5 minutes, then back (plan first)."""
+
+    ID, KEYS, LABEL, SCOPE, ACTION = "container.verbose", ("V",), "verbose 5 min", "container", "log.verbose"
+
+    def run(self, app: ConsoleApp) -> None:
+        found = container_here(app)
+        app.acting.request(Request(self.ACTION, "" if found is None else found.name))
+
+
+# --------------------------------------------------------------------------------------------------------- everywhere
+
+
+class Undo(Act):
+    """Undo my last change (in Timeline and the audit: the chosen one; in Tune: of this model); plan first."""
+
+    ID, KEYS, LABEL = "undo", ("u",), "undo"
+
+    def run(self, app: ConsoleApp) -> None:
+        app.box.undo()
+
+
+class Interrupt(Command):
+    """Stop the running act and go back (asks); without one it says 'q quits'."""
+
+    ID, KEYS, LABEL, KIND = "interrupt", ("ctrl+c",), "q quits", "plan"
+
+    def run(self, app: ConsoleApp) -> None:
+        if not app.acting.interrupt():
+            app.notify("q quits", timeout=3, markup=False)
+
+
+UNKEYED: tuple[tuple[str, str, str], ...] = (
+    ("container.reload", "container", "Reload all models in place where the mode is explicit, else restart (plan)."),
+    ("model.load_all", "server", "Load every model that is on disk (plan)."),
+)
+"""Actions without a key of their own: (name, what it is about, help); the palette has them."""
+
+
+def run_unkeyed(app: ConsoleApp, action: str) -> None:
+    """From the palette."""
+    found = container_here(app)
+    app.acting.request(Request(action, "" if found is None else found.name))

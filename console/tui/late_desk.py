@@ -1,0 +1,111 @@
+"""The real Desk: `console.actions`, imported when it is needed and in the thread that needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.core.session import Session
+from console.tui.desk import Following, Holder, Record, Request
+
+if TYPE_CHECKING:
+    from console.actions.box import BoxSpec
+    from console.core.model import Snapshot
+    from console.core.plan import Interrupted, Plan
+
+FOLDER = "actions"
+"""Of the journals, in the state folder."""
+RUNNING_LOOKED_AT = 5
+"""Newest journals among which the lock's holder is looked for."""
+
+
+class LateDesk:
+    """Changes of the box that a session reads; `state` is the folder of journals and audit."""
+
+    def __init__(self, session: Session, state: Path) -> None:
+        self._session = session
+        self._state = state
+
+    @property
+    def _spec(self) -> BoxSpec:
+        from console.core.plan import Refused
+
+        if self._session.spec is None:
+            raise Refused("nothing is read yet: try again in a second")
+        spec: BoxSpec = self._session.spec
+        return spec
+
+    def ready(self) -> bool:
+        """See Desk."""
+        return self._session.spec is not None
+
+    def plan(self, request: Request, snapshot: Snapshot) -> Plan:
+        """See Desk."""
+        from console.actions import runner
+        from console.actions.box import Box
+
+        box = Box(self._spec, self._state, snapshot=snapshot)
+        try:
+            return runner.prepare(box, request.action, request.target, request.values)
+        finally:
+            box.close()
+
+    def start(self, plan: Plan) -> str:
+        """See Desk."""
+        from console.actions import detached, runner
+
+        unaudited = plan.values.get(runner.UNAUDITED) == "true"
+        return detached.start(self._spec, self._state, plan, unaudited=unaudited)
+
+    def follow(self, id: str) -> Following | None:  # noqa: A002
+        """See Desk."""
+        from console.actions.journal import Journal
+
+        journal = Journal(self._state, id)
+        alive = journal.runner() is not None  # before the rest: what it wrote last is then seen in any case
+        try:
+            request = journal.request()
+        except (OSError, ValueError):
+            return None
+        ended = journal.ended()
+        lines = tuple(line for line in journal.lines() if line.text or line.phase)
+        outcome = None if ended is None else ended.outcome
+        return Following(id, request.plan, request.operator, request.wall, lines, outcome, alive)
+
+    def cancel(self, id: str) -> None:  # noqa: A002
+        """See Desk."""
+        from console.actions import detached
+        from console.actions.journal import Journal
+
+        detached.cancel(Journal(self._state, id))
+
+    def holder(self) -> Holder | None:
+        """See Desk."""
+        from console.actions import journal, lock
+
+        found = lock.holder(self._spec)
+        if found is None:
+            return None
+        newest = reversed(journal.all_of(self._state)[-RUNNING_LOOKED_AT:])
+        mine = next((one.id for one in newest if found.pid and one.runner() == found.pid), "")
+        return Holder(found.sentence(), mine)
+
+    def records(self) -> tuple[Record, ...]:
+        """See Desk."""
+        from console.actions import audit
+
+        changes = reversed(audit.changes(self._state))
+        return tuple(Record(one.record, one.outcome, one.undone_by, one.undo_off) for one in changes)
+
+    def interrupted(self) -> tuple[Interrupted, ...]:
+        """See Desk."""
+        from console.actions import recover
+        from console.actions.box import Box
+
+        if not any((self._state / FOLDER).glob("*")):
+            return ()  # nothing was ever changed here: not worth a look at the box
+        box = Box(self._spec, self._state)
+        try:
+            return recover.interrupted(box)
+        finally:
+            box.close()

@@ -1,0 +1,139 @@
+"""A running or ended change as its journal tells it (design 1.13): its steps with their times, notes, the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from console.core import units
+from console.core.plan import JournalLine, Outcome, Plan
+from console.core.text import one_line
+from console.tui.desk import OUTCOME_SIGNS, Following
+from console.tui.panes.plan_lines import MOST, WIDE_FROM
+from console.tui.panes.wording import sign, wrapped
+from console.tui.widgets.cells import Line, between, cut_line, left, line_width, right
+from console.tui.widgets.lines import Row
+
+TIME = 9
+BLANK = Row(())
+
+
+@dataclass
+class Phase:
+    """One step as far as it is known."""
+
+    name: str
+    text: str
+    number: int | None = None
+    """Place in the plan; None for what the plan does not hold (going back)."""
+    state: str = ""
+    """"" = not begun, begin, done, failed."""
+    began: float | None = None
+    seconds: float | None = None
+    note: str = ""
+
+
+def phases(plan: Plan, lines: Sequence[JournalLine]) -> list[Phase]:
+    """The plan's steps, then what was done beside them, each with what the journal says of it."""
+    made = [Phase(step.phase, step.text, number) for number, step in enumerate(plan.steps, start=1)]
+    current: list[Phase] = []
+    for line in lines:
+        if line.state == "begin":
+            current = [one for one in made if one.name == line.phase and one.state in ("", "begin")]
+            if not current:
+                current = [Phase(line.phase, line.text or line.phase)]
+                made += current
+            for one in current:
+                one.state, one.began, one.text = "begin", line.wall, line.text or one.text
+        elif line.state in ("done", "failed"):
+            for one in [one for one in made if one.name == line.phase and one.state == "begin"] or current:
+                one.state, one.seconds = line.state, line.seconds
+                one.note = line.text or one.note
+        elif line.state == "note" and line.text:
+            for one in [one for one in made if one.name == line.phase and one.state == "begin"] or current:
+                one.note = line.text
+    return made
+
+
+def progress(following: Following) -> tuple[int, int]:
+    """(step that is being done, steps in all), as in `4/6`."""
+    numbered = [one for one in phases(following.plan, following.lines) if one.number is not None]
+    begun = [one.number or 0 for one in numbered if one.state]
+    return max(begun, default=1), max(1, len(numbered))
+
+
+def acting_word(following: Following, wall: float) -> str:
+    """For the header: `SWAP lm 4/6, 0:29, by ops`."""
+    step, steps = progress(following)
+    name = one_line(following.plan.target.name, 30)
+    verb = one_line(following.plan.yes, 20).upper()
+    who = one_line(following.operator.login_user or following.operator.user, 20)
+    return f"{verb} {name} {step}/{steps}, {minutes(wall - following.began)}, by {who}"
+
+
+def minutes(seconds: float) -> str:
+    """`0:29`."""
+    whole = max(0, int(seconds))
+    return f"{whole // 60}:{whole % 60:02d}"
+
+
+def head_rows(following: Following, cells: int, hint: str, *, utc: bool = False) -> list[Row]:
+    """What, by whom, since when, and at the right the hint: on one line where it fits."""
+    title: Line = ((one_line(following.plan.title, 300), "title"),)
+    told = f"by {one_line(following.operator.short, 60)}   since {units.clock(following.began, utc=utc)}"
+    end: Line = ((f"   {hint}" if hint else "", "key"),)
+    whole: Line = (*title, (f"   {told}", "dim"))
+    if line_width(whole) + line_width(end) <= cells:
+        return [Row(between(whole, end, cells))]
+    return [Row(cut_line(title, cells)), Row(between(((told, "dim"),), end, cells))]
+
+
+def running_rows(following: Following, wall: float, cells: int) -> list[Row]:
+    """The steps, the newest of what goes on, and the outcome where there is one."""
+    made: list[Row] = []
+    for one in phases(following.plan, following.lines):
+        made += _phase(one, wall, cells, ended=following.outcome is not None or not following.alive)
+    if following.outcome is not None:
+        made += [BLANK, *outcome_rows(following.outcome, cells)]
+    elif not following.alive:
+        text = "its runner died: what it left is told when the console is opened the next time, or in :audit"
+        made += [BLANK, Row((sign("fail"), (f" {text}", "")))]
+    return made
+
+
+def _phase(one: Phase, wall: float, cells: int, *, ended: bool) -> Iterator[Row]:
+    mark, style = {"done": ("●", "ok"), "failed": ("✗", "fail")}.get(one.state, ("▸", "key"))
+    if not one.state or (one.state == "begin" and ended):
+        mark, style = ("–", "dim") if not one.state else ("?", "unknown")
+    number = f"{one.number} " if one.number is not None else "  "
+    seconds = one.seconds if one.state != "begin" or one.began is None else wall - one.began
+    time = "" if seconds is None or not one.state or (ended and one.state == "begin") else f"{max(0.0, seconds):.1f} s"
+    wide = cells >= WIDE_FROM
+    first = cells * 36 // 100 if wide else cells - 4 - TIME
+    texts = wrapped(one_line(one.text), first, most=MOST)
+    notes = wrapped(one_line(one.note), cells - 4 - first - TIME - 3, most=MOST) if wide and one.note else []
+    for at in range(max(len(texts), len(notes))):
+        text = left(texts[at] if at < len(texts) else "", first)
+        note = notes[at] if at < len(notes) else ""
+        begin: Line = ((mark, style), (f" {number}", "")) if not at else ((" " * 4, ""),)
+        words = "" if one.state else "dim"
+        told: Line = ((f"   {note}", "dim"),) if note else ()
+        yield Row((*begin, (text, words), (right(time if not at else "", TIME), "value"), *told))
+    if not wide and one.note:
+        yield from (Row(((f"    {line}", "dim"),)) for line in wrapped(one_line(one.note), cells - 4, most=MOST))
+
+
+def outcome_rows(outcome: Outcome, cells: int) -> list[Row]:
+    """How it ended, what goes on, how to take it back."""
+    made: list[Row] = []
+    for number, line in enumerate(wrapped(one_line(f"{outcome.word}: {outcome.text}"), cells - 2, most=MOST)):
+        made.append(Row((sign(OUTCOME_SIGNS[outcome.word]) if not number else (" ", ""), (f" {line}", ""))))
+    for text in outcome.lines:
+        made += [Row(((f"  {line}", ""),)) for line in wrapped(one_line(text), cells - 2, most=MOST)]
+    if outcome.still_going:
+        told = wrapped(f"still going on: {one_line(outcome.still_going)}", cells - 2, most=MOST)
+        made += [Row(((f"  {line}", "warn"),)) for line in told]
+    if outcome.undo is not None:
+        text = f"undo: {one_line(outcome.undo.text or outcome.undo.action)}"
+        made += [Row(((f"  {line}", "dim"),)) for line in wrapped(text, cells - 2, most=MOST)]
+    return made
