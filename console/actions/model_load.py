@@ -22,6 +22,8 @@ SETTLE = 5.0
 """Seconds in which an ensemble must be READY again after a step of it was reloaded."""
 UNLOAD_WAIT = 60.0
 """Seconds for the end of an unload: requests in flight are answered first, then the back end lets go."""
+PODMAN_LAG = 2.0
+"""Seconds until Podman knows that a container has ended whose port refuses already."""
 UNSEEN = "failed to poll from model repository"
 
 Word = Literal["ok", "refused", "gone", "limit", "cancelled"]
@@ -56,7 +58,7 @@ def wait_for(box: Box, call: LoadCall, name: str, run: Run, limit: float, *, can
         if cancels and run.cancelled.is_set():
             return LoadEnd("cancelled", now - call.began, "stopped by the operator")
         if now - call.began > limit:
-            return LoadEnd("limit", now - call.began, f"no answer within {limit:.0f} s")
+            return LoadEnd("limit", now - call.began, f"has not ended loading within {limit:.0f} s")
         if now - told > NOTE_EVERY:
             told = now
             run.note(f"loading for {now - call.began:.0f} s")
@@ -70,11 +72,17 @@ def _ended(box: Box, call: LoadCall, name: str) -> LoadEnd:
         call.result()
     except ControlRefused as error:
         cause = _cause(box, name, error.message, call.wall)
-        return LoadEnd("refused", took, f"Triton refused it: {one_line(error.message, 400)}", cause, ended)
+        return LoadEnd("refused", took, f"fails to load: {_short(error.message)}", cause, ended)
     except SourceError as error:
         word: Word = "gone" if error.kind == "unavailable" else "limit"
         return LoadEnd(word, took, error.message, (), ended)
     return LoadEnd("ok", took, "", (), ended)
+
+
+def _short(words: str) -> str:
+    """Triton's words less what only repeats which model it is."""
+    _, found, rest = words.partition("is at UNAVAILABLE state: ")
+    return one_line((rest if found else words).replace(" ⏎ ", "\n").split("\n", 1)[0], 200)
 
 
 def _cause(box: Box, name: str, words: str, since: float) -> tuple[str, ...]:
@@ -85,16 +93,27 @@ def _cause(box: Box, name: str, words: str, since: float) -> tuple[str, ...]:
 
 def crashed(box: Box, since: float) -> str:
     """That the server went away since a moment, and how, in one sentence; "" where it still answers."""
-    container = container_of(box)
-    if container is not None and container.state != "running":
-        code = "" if container.exit_code is None else f" with exit code {container.exit_code}"
-        return f"the server went down{code} (container {container.name} is {container.state})"
-    if container is not None and (container.started_wall or 0) > since:
-        return f"the server went down, and container {container.name} was started again"
     try:
         box.index()
     except SourceError as error:
-        return f"the server does not answer any more: {error.message}"
+        until = time.monotonic() + PODMAN_LAG
+        while True:
+            told = _down(box, since)
+            if told or time.monotonic() > until:
+                return told or f"the server does not answer any more: {error.message}"
+            time.sleep(TURN)
+    return _down(box, since)
+
+
+def _down(box: Box, since: float) -> str:
+    container = container_of(box)
+    if container is None:
+        return ""
+    if container.state != "running":
+        code = "" if container.exit_code is None else f" with exit code {container.exit_code}"
+        return f"the server went down{code} (container {container.name} is {container.state})"
+    if (container.started_wall or 0) > since:
+        return f"the server went down, and container {container.name} was started again"
     return ""
 
 
@@ -111,10 +130,12 @@ def wait_gone(control: TritonControl, name: str, versions: Iterable[int], run: R
         time.sleep(TURN)
 
 
-def lost(control: TritonControl, before: frozenset[tuple[str, str]], name: str, settle: float = SETTLE) -> list[str]:
+def lost(
+    control: TritonControl, before: frozenset[tuple[str, str]], name: str, settle: float | None = None
+) -> list[str]:
     """Other models that were READY before and are no more, after a while for ensembles to come back. An ensemble drops
     out silently (domain facts 1.6). SourceError."""
-    until = time.monotonic() + settle
+    until = time.monotonic() + (SETTLE if settle is None else settle)
     while True:
         now = {(e.name, e.version or "") for e in control.index() if e.state == "READY"}
         gone = sorted(f"{model} {version}" for model, version in before - now if model != name)

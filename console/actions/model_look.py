@@ -38,6 +38,8 @@ RATE_SPAN = 0.4
 """Seconds between the two looks at the statistics that tell whether a model has traffic."""
 MOST_MODELS = 300
 """READY models whose configurations are asked for to find the ensembles among them."""
+MARK = "gpuconsole_reload"
+"""The parameter whose change makes Triton load a model anew whose files did not change (domain facts 1.4)."""
 GPU_KINDS = ("KIND_GPU", "KIND_AUTO")
 
 
@@ -116,7 +118,7 @@ class ModelLook(Struct, frozen=True):
         return tuple(
             one_line(f"{one.path} {one.live} (disk says {one.disk})", 160)
             for one in found
-            if not one.path.startswith("version_policy")
+            if not one.path.startswith(("version_policy", f"parameters[{MARK}]"))
         )
 
     @property

@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any, Literal
 
-from console.actions.model_look import ModelLook
+from console.actions.model_look import MARK, ModelLook
 from console.actions.swap_spec import listed
 from console.clients import triton_config
 from console.clients.triton_config import specific
 from console.core.plan import Way
 
 ReloadWay = Literal["disk", "anew", "gap"]
-MARK = "gpuconsole_reload"
-"""The parameter whose change makes Triton load a model anew whose files did not change (domain facts 1.4)."""
 
 
 def default_way(look: ModelLook) -> ReloadWay:

@@ -64,7 +64,13 @@ def load_failure(box: Box, end: LoadEnd, name: str, since: float, figures: Mappi
             f"the server still loads {name}, which cannot be cancelled: the index says LOADING, the log tells more; a "
             "load or an unload of it waits until then"
         )
-    return Outcome("failed", f"{name}: {end.text}", end.cause, still_going=going, figures=figures)
+    return Outcome(
+        "failed",
+        f"{name} {end.text}" if end.word != "cancelled" else f"{name}: {end.text}",
+        end.cause,
+        still_going=going,
+        figures=figures,
+    )
 
 
 def call(seen: ModelLook, verb: str) -> str:

@@ -236,7 +236,7 @@ class Reload(_ModelAction):
         gap = way == "gap"
         after = seen.ready if way == "anew" else seen.from_disk
         unload = Step("unload", f"unload {target}, wait for its end", "load it again")
-        where = "from disk" if way != "anew" else "anew, as it is configured live"
+        where = "what is on disk" if way != "anew" else "anew, as it is configured live"
         return Plan(
             action=self.NAME,
             target=seen.target(),
@@ -252,7 +252,7 @@ class Reload(_ModelAction):
                 *((unload,) if gap else ()),
                 Step(
                     "load",
-                    f"load {target} {where} over {seen.route.name}",
+                    f"load {target} over {seen.route.name}: {where}",
                     "no version serves" if gap else "what serves now serves on",
                     (call(seen, "Load"),),
                 ),

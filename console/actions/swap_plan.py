@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from console.actions.box import Box
 from console.actions.model_look import ModelLook, gpu_free, load_seconds, mode_refusal, route_check, taken
@@ -257,6 +257,10 @@ class SwapPlan:
             ),
             "check": Step("check", f"READY: {listed(self.spec.after)}, and all other models as before", back),
         }
+        after_drop = ("watch", "check") if not self.spec.up else ("check",)
+        if self.way != "gap":
+            anew = f"load {listed(self.spec.before)} again, then drop {new}"
+            named |= {name: structs.replace(named[name], if_it_fails=anew) for name in after_drop}
         order = {
             "gap": ("note", "gap", "memory", "load", "probe", "watch", "check"),
             "up": ("note", "load", "probe", "watch", "unload", "check"),

@@ -13,7 +13,7 @@ from console.actions.box import Box
 from console.actions.model_load import LoadEnd, crashed, load, lost, ready_versions, wait_for, wait_gone
 from console.actions.model_look import model_state
 from console.actions.model_probe import Probe
-from console.actions.model_watch import Flow, Meter, since_load, told, worse
+from console.actions.model_watch import ENOUGH, Flow, Meter, since_load, told, worse
 from console.actions.pin import recover
 from console.actions.swap_spec import Spec, listed
 from console.clients.triton_config import specific
@@ -27,6 +27,8 @@ BACK_LIMIT = 60.0
 LOOK_EVERY = 0.1
 ASK_EVERY = 0.5
 MEMORY_WAIT = 60.0
+BASELINE = 1.0
+"""Seconds for which the old version is watched before a gap."""
 HUNG_GRACE = 2.0
 
 Why = Literal["refused", "gone", "limit", "cancelled", "wrong"]
@@ -122,12 +124,20 @@ class Swapper:
     def _make_room(self) -> None:
         spec, run = self.spec, self.run
         with run.phase("gap"):
+            self._usual_first()
             self.gap_from = time.monotonic()
             self.control.unload(spec.name)
             if not wait_gone(self.control, spec.name, spec.before, run, self._patience()):
                 raise Trouble("wrong", "the old version did not end: requests in flight hold it")
         with run.phase("memory"):
             self._wait_for_memory()
+
+    def _usual_first(self) -> None:
+        """How the old version does, while it is still there."""
+        meter = self._meter(self.spec.old)
+        if meter is not None and self.run.wait(min(BASELINE, self.settings.watch)):
+            raise Trouble("cancelled", "stopped by the operator")
+        self.before = self._usual(meter)
 
     def _wait_for_memory(self) -> None:
         needs = self.settings.needs
@@ -153,11 +163,12 @@ class Swapper:
         spec = self.spec
         policy = spec.policy_after if self.settings.gap else specific(spec.beside)
         with self.run.phase("load"):
-            meter = self._meter(spec.old)
+            meter = None if self.settings.gap else self._meter(spec.old)
             end = load(self.box, self.control, spec.name, spec.override(policy), self.run, self._patience())
             self.figures["load_s"] = end.seconds
             self._judge_load(end)
-            self.before = self._usual(meter)
+            if meter is not None:
+                self.before = self._usual(meter)
             if self.gap_from is not None:
                 self.figures["gap_s"] = end.ended - self.gap_from
             if spec.up or self.settings.gap:
@@ -174,7 +185,8 @@ class Swapper:
             raise Trouble("gone", f"{gone} while it loaded {self.spec.new}", log)
         if end.word == "gone":
             raise Trouble("wrong", f"the load's connection was lost: {end.text}")
-        raise Trouble(end.word, end.text, end.cause)
+        text = end.text if end.word == "cancelled" else f"{self.spec.name} {self.spec.new} {end.text}"
+        raise Trouble(end.word, text, end.cause)
 
     def _meter(self, version: int) -> Meter | None:
         try:
@@ -186,7 +198,7 @@ class Swapper:
         """How the old version did during the load; since its own load where that was too short."""
         try:
             flow = meter.flow() if meter is not None else None
-            if flow is not None and flow.done >= 20:
+            if flow is not None and flow.done >= ENOUGH:
                 return flow
             stats = statistics(self.box.address(), self.spec.name)
         except SourceError:
@@ -234,7 +246,7 @@ class Swapper:
         bad = worse(self.before, flow)
         if bad:
             self._means(flow)
-            raise Trouble("wrong", f"{self.spec.new} does worse: {bad}", self._server_words())
+            raise Trouble("wrong", f"{self.spec.name} {self.spec.new} does worse: {bad}", self._server_words())
         return flow
 
     def _ask(self) -> None:
@@ -242,7 +254,7 @@ class Swapper:
         if wrong:
             gone = crashed(self.box, self.wall)
             why: Why = "gone" if gone else "wrong"
-            raise Trouble(why, gone or f"{self.spec.new} answers wrong: {wrong}", self._server_words())
+            raise Trouble(why, gone or f"{self.spec.name} {self.spec.new} answers wrong: {wrong}", self._server_words())
 
     def _means(self, flow: Flow) -> None:
         if self.before is not None and self.before.mean_ms is not None:

@@ -21,8 +21,9 @@ EARLY = 1.5
 """Seconds before the call from which lines count: Podman 4.x stamps whole seconds."""
 _CAUSE = re.compile(
     r"Poll failed|[Ff]ailed to (?:load|poll)|allows maximum batch size|must be|is not healthy"
-    r"|Error|error:|No module named|out of memory|Signal \(\d+\) received"
+    r"|Error|error:|No module named|out of memory"
 )
+_SIGNAL = re.compile(r"Signal \(\d+\) received")
 _PARSING = re.compile(r"\[libprotobuf ERROR [^\]]*\] ?(.*)")
 _LEVELS = frozenset({"E", "F", "W"})
 
@@ -45,7 +46,7 @@ def causes(raw: Iterable[RawLine], model: str, since: float) -> tuple[str, ...]:
         if parsing is not None:
             # It names no model: it is of the one that the next line names.
             nameless.append(one_line(parsing[1], WIDTH))
-        elif line.level in _LEVELS and _CAUSE.search(line.text):
+        elif _SIGNAL.match(line.text) or (line.level in _LEVELS and _CAUSE.search(line.text)):
             if _is_of(line.text, model):
                 found += [*nameless, one_line(line.text, WIDTH)]
             nameless.clear()
