@@ -339,7 +339,7 @@ class Create(ContainerAction):
 
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         name = target or "triton"
-        body = _wanted_body(box, name, values)
+        body = wanted_body(box, name, values)
         with ContainerView(box, name) as view:
             there = view.state()
             checks = preflight(box, view, body)
@@ -387,7 +387,7 @@ class Create(ContainerAction):
             with ContainerView(box, name) as view:
                 if view.state() is None:
                     with run.phase("create", f"create {name}"):
-                        _created(control, _wanted_body(box, name, plan.values), run)
+                        _created(control, wanted_body(box, name, plan.values), run)
                 if not starts:
                     undo = UndoSpec("container.remove", name, {}, f"remove {name}")
                     return Outcome("done", f"{name} is created, not started", (), undo, identity(view.state()))
@@ -444,7 +444,7 @@ def _created(control: Any, body: Body, run: Run) -> None:
         run.note(line)
 
 
-def _wanted_body(box: Box, name: str, values: Mapping[str, str]) -> Body:
+def wanted_body(box: Box, name: str, values: Mapping[str, str]) -> Body:
     if values.get("saved"):
         return {**saved_specs.load(box, values["saved"]), "name": name}
     models = values.get("models", "").strip()
