@@ -1,0 +1,45 @@
+"""What Tune asks of `console.actions` about one model: how it batches, and what the server's rules say to a form.
+
+Both are imported when they are needed: the first paint does not wait for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from console.core.session import Session
+
+if TYPE_CHECKING:
+    from console.actions.batching_look import Current, Validated
+    from console.core.model import Snapshot
+
+
+class LateTuner:
+    """Looks at the box that a session reads; `state` is the console's folder."""
+
+    def __init__(self, session: Session, state: Path) -> None:
+        self._session = session
+        self._state = state
+
+    def current(self, model: str, snapshot: Snapshot) -> Current:
+        """Live and disk values of every field, from a fresh look of about half a second. Raises Refused, WrongInput,
+        SourceError, OSError."""
+        from console.actions import batching_look
+        from console.actions.box import Box
+        from console.core.plan import Refused
+
+        if self._session.spec is None:
+            raise Refused("nothing is read yet: try again in a second")
+        box = Box(self._session.spec, self._state, snapshot=snapshot)
+        try:
+            return batching_look.current(box, model)
+        finally:
+            box.close()
+
+    def validate(self, now: Current, values: Mapping[str, str]) -> Validated:
+        """What the server's rules say to these values; looks at nothing, so the UI thread may ask."""
+        from console.actions import batching_look
+
+        return batching_look.validate(now, values)
