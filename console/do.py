@@ -233,6 +233,8 @@ def history(state: Path, *, as_json: bool, looks: Looks) -> int:
         print(drawn(f"    {_word(one, state)}{': ' + result.text if result and result.text else ''}{took}", looks))
         if result is not None and not one.undo_off:
             print(drawn(f"    can be undone: gpuconsole do undo {one.id}", looks))
+        if _is_left(one, state):
+            print(drawn(f"    left half way: gpuconsole do interrupted.finish {one.id}, .undo or .dismiss", looks))
     if not changes:
         print("nothing was changed yet by this user")
     return 0
@@ -248,6 +250,14 @@ def _as_plain(change: audit.Change, state: Path) -> dict[str, Any]:
         "resolved_by": change.resolved_by or None,
         "undo_off": change.undo_off or None,
     }
+
+
+def _is_left(change: audit.Change, state: Path) -> bool:
+    """True when it can be finished or undone: it was killed, or ended half way by an error."""
+    if change.resolved_by:
+        return False
+    ended = journal.Journal(state, change.id).ended()
+    return _word(change, state) == "interrupted" if ended is None else ended.open
 
 
 def _word(change: audit.Change, state: Path) -> str:

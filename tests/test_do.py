@@ -11,16 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from console import cli, do
-from console.actions import registry, words
+from console.actions import detached, registry, words
 from console.actions.lock import Lock
 from console.core.plan import JournalLine, Outcome, Plan, Refused, Step, Target, UndoSpec, Way, WrongInput
-from tests.actions.conftest import Stand, stand
+from tests.actions.conftest import Stand, small_disk, stand
+from tests.actions.test_detached import in_phase
 
-__all__ = ["stand"]
+__all__ = ["small_disk", "stand"]
 SECRET = "hunter22"
 GIVE_UP = 30.0
 
@@ -292,3 +294,71 @@ def test_an_audit_that_cannot_be_read_is_refused(stand: Stand) -> None:
 def test_words_without_a_name_are_no_values() -> None:
     with pytest.raises(WrongInput, match="write key=value"):
         do._values(["=1"])
+
+
+# ------------------------------------------------------------------------------------- other users, full disks, kill -9
+
+
+AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+def interpreter_for_all() -> str:
+    """A Python of this version that any user may run (root's own may lie in a home that nobody else may enter)."""
+    again = "import os, sys; os.execv(sys.executable, [sys.executable, '-c', ''])"
+    for candidate in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
+        words_ = [*AS_NOBODY, candidate, "-c", again]
+        if os.geteuid() == 0 and not subprocess.run(words_, capture_output=True, check=False).returncode:
+            return candidate
+    pytest.skip("no way to run Python as another user")
+
+
+def test_another_users_change_is_refused_with_the_name_of_the_first(stand: Stand) -> None:
+    python = interpreter_for_all()
+    for parent in (stand.folder, *stand.folder.parents[:2]):
+        parent.chmod(0o755)
+    stand.file.chmod(0o666)
+    theirs_home = stand.folder / "theirs"
+    theirs_home.mkdir()
+    theirs_home.chmod(0o777)
+    mine = stand.start(stand.plan(hold="two"))
+    in_phase(mine, "two")
+    own = {"XDG_STATE_HOME": str(theirs_home), "HOME": str(theirs_home), "PYTHONPATH": os.pathsep.join(sys.path)}
+    theirs = subprocess.run(
+        [*AS_NOBODY, python, "-m", "tests.actions.child", "do", "test.steps", str(stand.file), "--yes"],
+        env={**environ(stand), **own},
+        capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
+    )  # fmt: skip
+    pid = mine.runner()
+    detached.cancel(mine)
+    assert theirs.returncode == 77, theirs.stderr
+    assert f"root (pid {pid})" in theirs.stdout
+    assert f"is changing {stand.file} since" in theirs.stdout
+    list(detached.follow(mine))
+
+
+def test_on_a_full_disk_only_unaudited_goes(stand: Stand, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="No space"):
+        (small_disk / "fill").write_bytes(b"x" * 200_000)
+    own = {**environ(stand), "XDG_STATE_HOME": str(small_disk)}
+    monkeypatch.setattr(sys.modules[__name__], "environ", lambda _: own)
+    refused = steps(stand, "word=new", "--yes")
+    assert (refused.returncode, stand.file.read_text()) == (77, "old")
+    assert "no audit record can be written: the disk of" in refused.stderr
+    done = steps(stand, "word=new", "--yes", "--unaudited")
+    assert (done.returncode, stand.file.read_text()) == (0, "new"), done.stdout + done.stderr
+    assert "no audit record of this outcome (No space left on device)" in done.stdout
+
+
+def test_what_was_killed_is_told_and_finished(stand: Stand) -> None:
+    made = stand.start(stand.plan(word="new", hold="two"))
+    in_phase(made, "two")
+    pid = made.runner()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    list(detached.follow(made))
+    (stand.folder / "gpuconsole").symlink_to(stand.state)
+    told = run(stand, "audit").stdout
+    assert f"    interrupted\n    left half way: gpuconsole do interrupted.finish {made.id}, .undo or .dismiss" in told
+    done = run(stand, "do", "interrupted.finish", made.id, "--yes")
+    assert (done.returncode, stand.file.read_text()) == (0, "new"), done.stdout + done.stderr
+    assert f"interrupted, dealt with by {stand.changes()[1].id}" in run(stand, "audit").stdout

@@ -24,6 +24,7 @@ import console
 from console.actions import journal as journals
 from console.actions.box import READ_ONLY, BoxSpec
 from console.actions.journal import Ended, Journal, Request
+from console.actions.runner import UNAUDITED
 from console.actions.who import operator, user_name
 from console.core.plan import JournalLine, Operator, Outcome, Plan, Refused
 
@@ -48,12 +49,15 @@ def start(
 ) -> str:
     """Start doing what the plan says; returns its id when the runner lives. Blocks for about half a second.
 
+    It goes on without an audit record where the plan was ticked so, or with `unaudited`.
+
     Refused when it cannot be done, in read-only mode, or when nothing can be written down.
     """
     if spec.settings.safety.read_only:
         raise Refused(READ_ONLY)
     if plan.refused:
         raise Refused(plan.refused)
+    unaudited = unaudited or plan.values.get(UNAUDITED) == "true"
     request = Request("", time.time(), spec, plan, who or operator(), str(state), unaudited, wait)
     try:
         journal = journals.create(request, spare=unaudited)
@@ -152,24 +156,27 @@ def scope() -> list[str]:
 
 def _launch(journal: Journal) -> None:
     """Start the runner and wait for its first line; Refused when it ends before it."""
+    why = ""
     for prefix in dict.fromkeys((tuple(scope()), ())):  # where systemd-run fails (no bus, no right): without it
-        with _private_log(journal.log) as log:
-            process = subprocess.Popen(
-                [*prefix, *command(journal.folder)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                env=_environment(),
-            )
+        try:
+            process = _process(journal, [*prefix, *command(journal.folder)])
+        except OSError as error:
+            why = f"{error.strerror} ({error.filename})"
+            continue
         threading.Thread(target=process.wait, name=f"reap {journal.id}", daemon=True).start()
         if _began(journal, process):
             return
-    last = journal.log.read_text("utf-8", "replace").strip().splitlines()[-1:]
-    why = f": {last[0]}" if last else ""
-    outcome = Outcome("refused", f"the runner did not start{why}; nothing was done (see {journal.log})")
+        why = next(iter(journal.log.read_text("utf-8", "replace").strip().splitlines()[-1:]), "it said nothing")
+    outcome = Outcome("refused", f"the runner did not start: {why}; nothing was done (see {journal.log})")
     journal.end(Ended(outcome, time.time()))
     raise Refused(outcome.text)
+
+
+def _process(journal: Journal, words: list[str]) -> subprocess.Popen[bytes]:
+    with _private_log(journal.log) as log:
+        return subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=_environment()
+        )
 
 
 def _began(journal: Journal, process: subprocess.Popen[bytes]) -> bool:

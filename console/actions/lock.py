@@ -85,9 +85,12 @@ class Lock:
             handle = _open(path)
             try:
                 fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except (BlockingIOError, PermissionError):  # POSIX leaves it open which of the two it is
                 os.close(handle)
                 return False
+            except OSError as error:
+                os.close(handle)
+                raise Refused(f"{path} cannot be locked ({error.strerror}): nothing was done") from None
             if _is_at(path, handle):
                 self._handle = handle
                 self._tell(Told(os.getpid(), one_line(what, 200), time.time(), operator.ssh, id))

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 from console import cli
-from console.actions import detached, lock, registry
+from console.actions import detached, journal, lock, registry
 
 ACTS = "tests.actions.acts"
 LOCKS = "TEST_LOCKS"
-"""The variable that names a folder for lock files, so that no test waits for another one's."""
+"""The variable that names a folder in place of /dev/shm, so that no test waits for another one's lock."""
 
 
 def command(folder: Path) -> list[str]:
@@ -27,6 +27,7 @@ def main() -> None:
     detached.command = command
     if LOCKS in os.environ:
         lock.FOLDERS = (Path(os.environ[LOCKS]),)
+        journal.SPARE = Path(os.environ[LOCKS])
     sys.exit(cli.run())
 
 

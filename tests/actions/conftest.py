@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -80,9 +82,21 @@ def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stand]:
     monkeypatch.setattr(registry, "PACKAGES", ["console.actions", child.ACTS])
     monkeypatch.setattr(detached, "command", child.command)
     monkeypatch.setattr(lock, "FOLDERS", (locks,))
-    monkeypatch.setattr(journal, "SPARE", tmp_path)
+    monkeypatch.setattr(journal, "SPARE", locks)
     monkeypatch.setenv(child.LOCKS, str(locks))
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield Stand(tmp_path)
     for number, handler in handlers.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A state folder on a disk of 128 KiB."""
+    made = tmp_path / "small"
+    made.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=128k", "gpuconsole-test", str(made)]
+    if os.geteuid() != 0 or subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("no right to mount a small disk")
+    yield made
+    subprocess.run(["umount", str(made)], check=True)

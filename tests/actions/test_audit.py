@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import syslog
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -76,17 +73,6 @@ def test_only_the_end_of_a_huge_file_is_read(tmp_path: Path, monkeypatch: pytest
     size = (tmp_path / audit.NAME).stat().st_size
     monkeypatch.setattr(audit, "LONGEST", size * 2 // 3 - 2)
     assert [change.id for change in audit.changes(tmp_path)] == ["3"]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    made = tmp_path / "small"
-    made.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=128k", "gpuconsole-test", str(made)]
-    if os.geteuid() != 0 or subprocess.run(words, capture_output=True, check=False).returncode:
-        pytest.skip("no right to mount a small disk")
-    yield made
-    subprocess.run(["umount", str(made)], check=True)
 
 
 def test_a_full_disk_is_told_before_and_raised_at_the_write(small_disk: Path) -> None:

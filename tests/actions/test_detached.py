@@ -109,10 +109,19 @@ def test_it_outlives_who_started_it(stand: Stand) -> None:
     assert followed(made)[1].word == "undone"
 
 
-def test_a_runner_that_cannot_start_is_one_sentence(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import sys; sys.exit('no module named console')"
-    monkeypatch.setattr(detached, "command", lambda folder: [sys.executable, "-c", code])
-    with pytest.raises(Refused, match=r"the runner did not start: no module named console; nothing was done"):
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([sys.executable, "-c", "import sys; sys.exit('no module named console')"], "no module named console"),
+        ([sys.executable, "-c", ""], "it said nothing"),
+        (["/nonexistent/python"], r"No such file or directory \(/nonexistent/python\)"),
+    ],
+)
+def test_a_runner_that_cannot_start_is_one_sentence(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str
+) -> None:
+    monkeypatch.setattr(detached, "command", lambda folder: words)
+    with pytest.raises(Refused, match=f"the runner did not start: {why}; nothing was done"):
         stand.start(stand.plan())
     (made,) = journal.all_of(stand.state)
     assert made.ended() is not None
@@ -151,7 +160,6 @@ def test_what_is_refused_starts_nothing(stand: Stand, monkeypatch: pytest.Monkey
 
 def test_on_a_disk_that_takes_nothing_only_unaudited_goes(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = stand.plan(word="new")
-    monkeypatch.setattr(journal, "SPARE", stand.folder)
     blocked = Path(stand.folder / "blocked")
     blocked.write_text("")
     with pytest.raises(Refused, match=r"cannot be written down .*: nothing was done; .* unaudited"):
