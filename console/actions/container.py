@@ -14,7 +14,7 @@ from console.actions import powering, saved_specs
 from console.actions.base import Action, Run
 from console.actions.box import Box
 from console.actions.container_spec import captured
-from console.actions.outage import Outage, outage, stop_words
+from console.actions.outage import outage, stop_words
 from console.actions.target import ContainerView, chosen_name, identity, is_running, models_words
 from console.clients import host
 from console.clients.podman_control import PodmanControl
@@ -302,11 +302,11 @@ class Restart(ContainerAction):
             checks=(*seen.checks, *managed(state)),
             ticks=ticks,
             steps=_restart_steps(box, state, seconds),
-            effects=(*seen.lines, stop_words(state, seconds, seen.waiting), f"the gap: the stop, then {seen.back}"),
+            effects=(*seen.lines, stop_words(state, seconds, seen.waiting), seen.gap_words),
             by_hand=(unit_words(box, state, "restart") if state.unit else f"podman restart --time {seconds} {name}",),
             undo="nothing to undo: it runs as before, less its live-only settings",
             limit=seconds + 30 + box.settings.actions.start_timeout,
-            gap_s=gap(seen),
+            gap_s=seen.gap_s,
             refused="" if seen.running else f"it does not run (it is {state.state}): start it",
             wall=time.time(),
         )
@@ -368,11 +368,6 @@ def _restart_steps(box: Box, state: ContainerState, seconds: int) -> tuple[Step,
         Step("start", "start it", "tried again while a port is held", (f"POST /containers/{state.name}/start",)),
         Step("ready", "wait until all that was READY is READY again", "told with the log's reason"),
     )
-
-
-def gap(seen: Outage) -> float | None:
-    """Seconds without service that a stop and a start cost; None = not known."""
-    return 0.0 if not seen.running else seen.serving_after
 
 
 def noted(view: ContainerView, run: Run) -> frozenset[tuple[str, str]]:

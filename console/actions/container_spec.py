@@ -393,7 +393,7 @@ def _security_option(body: Body, option: str) -> None:
     """`label=disable` of the command line is `disable` in the API (host.md 3.3)."""
     name, mark, value = option.partition("=") if "=" in option else option.partition(":")
     if name == "label":
-        body["selinux_opts"] = list(dict.fromkeys([*body["selinux_opts"], value]))
+        body["selinux_opts"] = list(dict.fromkeys([*body["selinux_opts"], *value.split(",label=")]))
     elif name == "no-new-privileges":
         body["no_new_privileges"] = not mark or value == "true"
     elif name == "seccomp":
@@ -414,7 +414,7 @@ def _policy(inspected: Mapping[str, Any], config: Mapping[str, Any], host: Mappi
         "remove": host.get("AutoRemove"),
         "log_configuration": {"driver": log["Type"], "options": tag} if log.get("Type") else None,
         "oci_runtime": inspected.get("OCIRuntime"),
-        "sdnotifyMode": _unless(config.get("sdNotifyMode"), "container"),
+        "sdnotifyMode": config.get("sdNotifyMode"),
     }
 
 
@@ -435,8 +435,19 @@ def _not_captured(inspected: Mapping[str, Any], options: Sequence[tuple[str, str
 
 
 def create_body(body: Body) -> Body:
-    """What goes to `POST /containers/create`: with the command that says it, the only place that keeps CDI names."""
-    return {**body, "containerCreateCommand": run_command(body)}
+    """What goes to `POST /containers/create`, with what the command line's own client adds: the command, which alone
+    keeps CDI names, and the annotations from which inspect tells the security options."""
+    told = {
+        "label": ",label=".join(body.get("selinux_opts") or ()),
+        "seccomp": body.get("seccomp_profile_path", ""),
+        "apparmor": body.get("apparmor_profile", ""),
+    }
+    annotations = {f"io.podman.annotations.{name}": value for name, value in told.items() if value}
+    return {
+        **body,
+        "annotations": {**(body.get("annotations") or {}), **annotations},
+        "containerCreateCommand": run_command(body),
+    }
 
 
 def run_command(body: Body) -> list[str]:

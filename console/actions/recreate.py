@@ -14,7 +14,7 @@ from typing import Any
 from console.actions import powering, replacing, saved_specs, spec_changes
 from console.actions.base import Run
 from console.actions.box import Box
-from console.actions.container import ContainerAction, gap, managed, stop_seconds, title
+from console.actions.container import ContainerAction, managed, stop_seconds, title
 from console.actions.container_spec import Body, captured, create_body, shown_command
 from console.actions.outage import Outage, outage, stop_words
 from console.actions.preflight import first_failure, preflight, service_limits
@@ -57,7 +57,7 @@ class Recreate(ContainerAction):
             effects=(
                 *seen.lines,
                 stop_words(state, seconds, seen.waiting),
-                f"the gap: the stop, then {seen.back}",
+                seen.gap_words,
                 *_kept_words(state, name),
                 *missing,
             ),
@@ -65,7 +65,7 @@ class Recreate(ContainerAction):
             by_hand=_by_hand(name, seconds, new),
             undo="back to the kept old one (b)" if not state.auto_remove else "recreate it with the values before",
             limit=seconds + 60 + 2 * box.settings.actions.start_timeout + powering.PORT_PATIENCE,
-            gap_s=gap(seen),
+            gap_s=seen.gap_s,
             refused=_refused(state, new, checks),
             wall=time.time(),
         )
@@ -219,7 +219,7 @@ class Back(ContainerAction):
         running = state is not None and is_running(state)
         effects = [*seen.lines]
         if state is not None and running:
-            effects += [stop_words(state, seconds, seen.waiting), f"the gap: the stop, then {seen.back}"]
+            effects += [stop_words(state, seconds, seen.waiting), seen.gap_words]
         effects.append(f"{kept.name} was made from {one_line(kept.image, 120)}")
         return Plan(
             action=self.NAME,
@@ -247,7 +247,7 @@ class Back(ContainerAction):
             ),
             undo="the same again: the present one is kept",
             limit=seconds + 60 + 2 * box.settings.actions.start_timeout + powering.PORT_PATIENCE,
-            gap_s=gap(seen),
+            gap_s=seen.gap_s,
             refused=_refused(state, {}, ()) if state is not None else "",
             wall=time.time(),
         )

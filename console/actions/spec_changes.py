@@ -34,7 +34,7 @@ _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE = re.compile(r"([1-9][0-9]{0,14})([bkmg]?)b?", re.IGNORECASE)
 _SET = re.compile(r"[0-9]{1,4}(?:-[0-9]{1,4})?(?:,[0-9]{1,4}(?:-[0-9]{1,4})?)*")
 _PORT = re.compile(
-    r"(?:(?P<ip>\[[0-9a-fA-F:.]+\]|[0-9.]+|):)?(?:(?P<host>[0-9]{1,5}):)?(?P<inside>[0-9]{1,5})(?:/(?P<protocol>tcp|udp))?"
+    r"(?:(?P<ip>\[[0-9a-fA-F:.]+\]|[0-9]{1,3}(?:\.[0-9]{1,3}){3}|):)?(?:(?P<host>[0-9]{1,5}):)?(?P<inside>[0-9]{1,5})(?:/(?P<protocol>tcp|udp))?"
 )
 _LIMITS = "as core cpu data fsize locks memlock msgqueue nice nofile nproc rss rtprio rttime sigpending stack"
 _LIMIT_NAMES = frozenset(_LIMITS.split())

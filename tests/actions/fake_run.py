@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 
 class Died(BaseException):
@@ -20,6 +20,8 @@ class FakeRun:
         self.notes: list[str] = []
         self.facts: dict[str, str] = dict(kept or {})
         self.cancel_in = ""
+        self.hooks: dict[str, Callable[[], object]] = {}
+        """Phase -> what happens on the box as it begins."""
         self._die_in = die_in
 
     @contextlib.contextmanager
@@ -27,6 +29,7 @@ class FakeRun:
         self.phases.append(name)
         if self.cancel_in == name:
             self.cancelled.set()
+        self.hooks.get(name, lambda: None)()
         if self._die_in == (name, "begin"):
             raise Died(name)
         yield

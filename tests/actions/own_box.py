@@ -15,16 +15,16 @@ from tests.actions.fake_run import FakeRun
 from tests.lab.own import OwnTriton
 
 
-def settings(own: OwnTriton, read_only: bool = False) -> Settings:
+def settings(own: OwnTriton, read_only: bool = False, start_timeout: float = 30.0) -> Settings:
     """Those that name this container; short limits."""
-    actions = Actions(start_timeout=30.0, stop_timeout=40)
+    actions = Actions(start_timeout=start_timeout, stop_timeout=40)
     return Settings(podman=Podman(own.socket, own.name), actions=actions, safety=Safety(read_only))
 
 
 @contextlib.contextmanager
-def own_box(own: OwnTriton, state: Path, read_only: bool = False) -> Iterator[Box]:
+def own_box(own: OwnTriton, state: Path, read_only: bool = False, start_timeout: float = 30.0) -> Iterator[Box]:
     """Closed afterwards."""
-    box = Box(BoxSpec(settings(own, read_only)), state)
+    box = Box(BoxSpec(settings(own, read_only, start_timeout)), state)
     try:
         yield box
     finally:
