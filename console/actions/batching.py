@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Mapping
 
+import msgspec
 from msgspec.structs import replace
 
 from console.actions import batching_apply as steps
@@ -88,6 +89,8 @@ class BatchingSet(Action):
         with run.phase("measure"):
             before = steps.measure(box, run, found.name, found.versions)
             run.note(f"before: {before.text if before is not None else 'the statistics do not answer'}")
+            if before is not None:
+                run.keep(before=msgspec.json.encode(before).decode())
             if wrong := steps.wrong_answer(box, steps.kept_question(box, found.name), max(found.versions)):
                 run.note(f"the kept question is not answered as kept even now, so it is not asked after: {wrong}")
                 run.keep(answers="no")
@@ -231,7 +234,8 @@ class BatchingSet(Action):
                 seconds = steps.load(box, run, plan.target.name, override)
         except LoadFailed as error:
             return self._load_refused(box, run, look(box, plan.target.name), record, error)
-        return self._look_after(box, run, plan, record, None, seconds)
+        before = msgspec.json.decode(kept["before"], type=Measured) if "before" in kept else None
+        return self._look_after(box, run, plan, record, before, seconds)
 
     def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
         """Load what ran before."""
@@ -381,10 +385,11 @@ def _by_hand(box: Box, found: BatchingLook, new: Batching, names: tuple[str, ...
     """With jq, since the whole configuration goes along and may hold secrets."""
     url = box.address().url
     document = change.override(found.plain.document, new, found.versions)
-    parts = ["del(.dynamic_batching.preferred_batch_size)"] if found.plain.left_out else []
-    if any(name in change.OF_BATCHER or name == "dynamic_batching" for name in names):
-        batcher = document.get("dynamic_batching")
-        parts.append("del(.dynamic_batching)" if batcher is None else f".dynamic_batching = {json.dumps(batcher)}")
+    batcher = document.get("dynamic_batching")
+    if batcher is not None:
+        parts = [f".dynamic_batching = {json.dumps(batcher)}"]
+    else:
+        parts = ["del(.dynamic_batching)"] if found.live.dynamic_batching else []
     for name, key in (("max_batch_size", "max_batch_size"), ("response_cache", "response_cache")):
         if name in names:
             parts.append(f".{key} = {json.dumps(document[key])}")

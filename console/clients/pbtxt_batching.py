@@ -42,6 +42,8 @@ def on_disk(text: str, live: Mapping[str, Any], live_now: Batching) -> OnDisk:
     message = pbtxt.parse(text.removeprefix(pbtxt_edit.BOM)).message
     differences = pbtxt.differences(message, pbtxt.served(json.dumps(live)))
     fields = change.fields_of([one.path for one in differences])
+    if not live_now.dynamic_batching:
+        fields = tuple(name for name in fields if name not in change.OF_BATCHER)
     told = change.read(_document(message))
     mixed = replace(live_now, **{name: getattr(told, name) for name in fields})
     if "dynamic_batching" in fields and told.dynamic_batching:
@@ -66,7 +68,9 @@ def with_settings(message: Any, settings: Batching, fields: Sequence[str]) -> An
     """A copy of a ModelConfig message with these fields as in `settings`."""
     wanted = type(message)()
     wanted.CopyFrom(message)
-    for name in sorted(fields, key=change.NAMES.index):
+    for name in change.NAMES:
+        if name not in fields or (name in change.OF_BATCHER and not settings.dynamic_batching):
+            continue
         _put(wanted, name, getattr(settings, name))
         if name == "dynamic_batching" and settings.dynamic_batching:
             for inner in change.OF_BATCHER:

@@ -18,7 +18,8 @@ from console.actions.batching_keep import BatchingKeep
 from console.actions.batching_look import current, look, validate
 from console.actions.batching_revert import BatchingRevert
 from console.actions.box import Box, BoxSpec
-from console.config import Actions, Safety
+from console.actions.words import outcome_lines, plan_lines
+from console.config import Actions, Repository, Safety
 from console.core.plan import JournalLine, Outcome, Plan, Refused, WrongInput
 from tests.actions.callers import calling
 from tests.actions.fake_run import Died, FakeRun
@@ -27,7 +28,10 @@ from tests.lab.fixtures import Lab
 from tests.lab.own import OwnTriton, own_triton
 from tests.lab.repository import sleeper_config, write
 
-CONFIG = sleeper_config("rank", batching="dynamic_batching { max_queue_delay_microseconds: 20000 } # 20 ms, see wiki")
+SECRET = "planted-7731"
+CONFIG = sleeper_config(
+    "rank", batching="dynamic_batching { max_queue_delay_microseconds: 20000 } # 20 ms, see wiki", api_key=SECRET
+)
 
 
 @contextlib.contextmanager
@@ -61,7 +65,9 @@ def done(action: Action, box: Box, run: FakeRun | None = None, **values: str) ->
     plan = action.plan(box, "rank", action.checked(values))
     assert not plan.refused, plan.refused
     action.recheck(box, plan)
-    return plan, action.run(box, plan, run or FakeRun())
+    outcome = action.run(box, plan, run or FakeRun())
+    assert SECRET not in " ".join([*plan_lines(plan), *outcome_lines(outcome)])
+    return plan, outcome
 
 
 def file_of(own: OwnTriton, model: str = "rank") -> Path:
@@ -245,6 +251,47 @@ def test_ensembles_of_it_are_known_and_never_lost(lab: Lab, tmp_path: Path, monk
 
 
 @pytest.mark.lab
+@pytest.mark.slow
+def test_the_chosen_config_name_and_a_policy_of_all_versions(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_look, "RATE_SPAN", 0.05)
+    flags = ("--model-control-mode=explicit", "--load-model=*", "--model-config-name=night")
+    folder = write("rank", "name: 'not this one'", (1, 2), root=tmp_path / "models")
+    (folder / "configs").mkdir()
+    night = folder / "configs" / "night.pbtxt"
+    night.write_text(CONFIG + "version_policy { all {} }\n")
+    with own_triton(tmp_path / "models", flags=flags, wait=False) as own, opened(own, tmp_path / "state") as box:
+        both = {("rank", "1"), ("rank", "2")}
+        own.wait_ready(both)
+        _, outcome = done(BatchingSet(), box, preset="off")
+        assert (outcome.word, own.ready()) == ("done", both), outcome
+        assert "dynamic_batching" not in own.triton("GET", "/v2/models/rank/config")[1]
+        _, kept = done(BatchingKeep(), box)
+        assert (kept.word, own.ready()) == ("done", both), kept
+        assert "dynamic_batching" not in night.read_text()
+        assert "# 20 ms, see wiki" in night.read_text()
+        assert (folder / "config.pbtxt").read_text() == "name: 'not this one'"
+        assert look(box, "rank").is_as_on_disk
+
+
+@pytest.mark.lab
+def test_a_repository_that_cannot_be_seen_is_tuned_but_nothing_is_kept(own: OwnTriton, tmp_path: Path) -> None:
+    told = replace(settings(own), actions=Actions(watch=0.2), repository=Repository(str(tmp_path / "nosuch")))
+    box = Box(BoxSpec(told), tmp_path / "state")
+    try:
+        plan, outcome = done(BatchingSet(), box, instances="2")
+        assert any("cannot be held against it" in check.text for check in plan.checks)
+        assert outcome.word == "done"
+        assert "cannot be edited: " in BatchingKeep().plan(box, "rank", {}).refused
+        assert {row.disk for row in current(box, "rank").fields} == {"?"}
+        _, back = done(BatchingRevert(), box)
+        assert (back.word, look(box, "rank").live.total_instances) == ("done", 1)
+    finally:
+        box.close()
+
+
+@pytest.mark.lab
 def test_where_the_server_loads_nothing_and_where_nothing_may_be_changed(lab: Lab, tmp_path: Path) -> None:
     flags = ("--model-control-mode=none",)
     with own_triton(tmp_path / "models", [("rank", CONFIG, (1,))], flags=flags) as own:
@@ -354,7 +401,7 @@ def test_set_killed_in_every_phase_is_finished_or_undone(own: OwnTriton, box: Bo
         now, finish, undo = action.interrupted(box, plan, lines(run))
         assert ("as before" in now) == (count == 1), (at, now)
         assert finish
-        assert bool(undo) == bool(run.facts)
+        assert bool(undo) == ("record" in run.facts)
         deed = "undo" if undo and number % 2 else "finish"
         outcome: Outcome = getattr(action, deed)(box, plan, FakeRun(kept=run.facts))
         assert outcome.word == ("done" if deed == "finish" else "undone"), (at, outcome)

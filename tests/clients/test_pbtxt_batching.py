@@ -90,7 +90,7 @@ def test_every_field_can_be_written_into_every_style(path: Path) -> None:
     assert (policy.max_queue_size, policy.default_timeout_microseconds, policy.timeout_action) == (5, 6, 1)
     assert (batcher.priority_levels, batcher.default_priority_level, policy.allow_timeout_override) == (2, 1, True)
     assert ([group.count for group in done.instance_group], done.response_cache.enable) == ([3], True)
-    off = pbtxt_batching.with_settings(done, replace(NEW, dynamic_batching=False), ["dynamic_batching"])
+    off = pbtxt_batching.with_settings(done, replace(Batching(), instances=NEW.instances), change.NAMES)
     assert not off.HasField("dynamic_batching")
 
 
