@@ -73,8 +73,9 @@ def since_load(stats: ModelStats) -> Flow:
     return flow_between(ModelStats(stats.name, stats.version), stats, 0.0)
 
 
-def worse(before: Flow | None, now: Flow) -> str:
-    """Why the new version is worse than what was before; "" where it is not, or cannot be told."""
+def worse(before: Flow | None, now: Flow, *, latency: bool = True) -> str:
+    """Why the new version is worse than what was before; "" where it is not, or cannot be told. Without `latency` only
+    failures and silence count: the first moments after a load are slower by nature (twice, on a busy host)."""
     usual = before.share if before is not None and before.done + before.failed >= ENOUGH else 0.0
     if now.failed >= LEAST_FAILS and now.share > usual + MORE_FAILS:
         return f"{now.failed} of {now.done + now.failed} requests failed ({usual:.0%} before)"
@@ -83,7 +84,7 @@ def worse(before: Flow | None, now: Flow) -> str:
     expected = before.done / before.seconds * now.seconds if before.seconds > 0 else 0.0
     if expected >= ENOUGH and now.done + now.failed == 0:
         return f"none of about {expected:.0f} requests was answered in {now.seconds:.1f} s"
-    if now.done < ENOUGH or now.mean_ms is None:
+    if not latency or now.done < ENOUGH or now.mean_ms is None:
         return ""
     if now.mean_ms > SLOWER * before.mean_ms and now.mean_ms - before.mean_ms > LEAST_MS:
         return f"mean {before.mean_ms:.2f} → {now.mean_ms:.2f} ms over {now.done} requests"

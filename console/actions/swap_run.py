@@ -220,30 +220,33 @@ class Swapper:
             self._judged()
             return
         with self.run.phase("watch"):
-            began = time.monotonic()
-            meter = Meter(self.box.address(), self.spec.name, self.spec.new)
-            asked = began
+            began = asked = time.monotonic()
+            whole = Meter(self.box.address(), self.spec.name, self.spec.new)
+            settled: Meter | None = None
             while time.monotonic() - began < self.settings.watch:
                 if self.run.wait(LOOK_EVERY):
                     raise Trouble("cancelled", "stopped by the operator")
-                self._look(meter)
+                self._look(whole, latency=False)
+                if settled is None and time.monotonic() - began >= self.settings.watch / 2:
+                    settled = Meter(self.box.address(), self.spec.name, self.spec.new)
                 if time.monotonic() - asked >= ASK_EVERY:
                     asked = time.monotonic()
                     self._ask()
-            flow = self._look(meter)
+            # Latency is judged over the second half: the first requests after a load are slower by nature.
+            flow = self._look(settled or whole, latency=True)
             self._ask()
             self.figures["watch_s"] = time.monotonic() - began
             self.lines.append(told(self.before, flow))
             self._means(flow)
             self._judged()
 
-    def _look(self, meter: Meter) -> Flow:
+    def _look(self, meter: Meter, *, latency: bool) -> Flow:
         try:
             flow = meter.flow()
         except SourceError as error:
             gone = crashed(self.box, self.wall)
             raise Trouble("gone" if gone else "wrong", gone or error.message) from error
-        bad = worse(self.before, flow)
+        bad = worse(self.before, flow, latency=latency)
         if bad:
             self._means(flow)
             raise Trouble("wrong", f"{self.spec.name} {self.spec.new} does worse: {bad}", self._server_words())
