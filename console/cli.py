@@ -167,7 +167,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     """The options; `key=value` words of `do` may stand after its options too, which argparse alone does not allow."""
     whole = parser()
     options, rest = whole.parse_known_args(words)
-    if rest and options.command == "do" and options.target is not None:
+    if rest and options.command == "do":
         pairs = [word for word in rest if "=" in word and not word.startswith("-")]
         options.pairs = [*options.pairs, *pairs]
         rest = [word for word in rest if word not in pairs]
@@ -240,7 +240,7 @@ def _do(options: argparse.Namespace, settings: Settings) -> int:
     looks = do.Looks(ascii_only=_ascii_only(settings), utc=settings.ui.utc)
     if options.list:
         return do.listed(as_json=options.json, looks=looks)
-    if options.action is None or options.target is None:
+    if options.action is None:
         raise UsageError("do wants ACTION and TARGET; `gpuconsole do --list` has all actions")
     if not 0 <= options.wait <= LONGEST_WAIT:
         raise UsageError(f"--wait must be from 0 to {LONGEST_WAIT:g} seconds, not {options.wait:g}")
@@ -248,7 +248,7 @@ def _do(options: argparse.Namespace, settings: Settings) -> int:
         raise UsageError("the simulated box ends with its console; open `gpuconsole --demo` and change it there")
     order = do.Order(
         options.action,
-        options.target,
+        options.target or "",
         options.pairs,
         yes=options.yes,
         confirm=options.confirm,

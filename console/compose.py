@@ -11,7 +11,7 @@ from typing import Any
 from console.actions.box import BoxSpec
 from console.clients.host import boot_time
 from console.clients.triton_ask import ask
-from console.config import Settings, state_dir
+from console.config import Settings
 from console.core.model import ContainerState, Event, PodmanState, SourceError, TritonStats
 from console.core.poller import Source, Stream
 from console.core.session import Session
@@ -76,11 +76,6 @@ class Kept:
 def box_spec(settings: Settings, *, nvml: str = "", root: Path = Path("/"), simulated: str | None = None) -> BoxSpec:
     """What it takes to act on the box of these settings; `nvml` is the path of a simulated card's state."""
     return BoxSpec(settings, simulated=simulated, root=str(root), nvml=nvml)
-
-
-def box_state(spec: BoxSpec) -> Path:
-    """Where journals and the audit of a box lie: those of simulated boxes stay apart from what was really done."""
-    return state_dir() / "simulated" if spec.simulated is not None else state_dir()
 
 
 def build(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from console.actions import audit, detached, journal, registry, runner, words
 from console.actions.box import Box, BoxSpec
@@ -52,7 +53,21 @@ class Looks(Struct, frozen=True):
 
 def carry_out(order: Order, spec: BoxSpec, state: Path, looks: Looks) -> int:
     """Plan, ask, start, follow; the exit code. WrongInput for what cannot be."""
-    return _Doing(order, spec, state, looks).run()
+    return _Doing(_targeted(order), spec, state, looks).run()
+
+
+def _targeted(order: Order) -> Order:
+    """The order with a target where its action takes one, and with none where it takes none; else WrongInput."""
+    action = registry.find().get(order.action)
+    if action.TARGET and not order.target:
+        raise WrongInput(
+            f"{order.action} wants a {action.TARGET}: gpuconsole do {order.action} {action.TARGET.upper()}"
+        )
+    if action.TARGET or not order.target:
+        return order
+    if "=" not in order.target:
+        raise WrongInput(f"{order.action} takes no target, but was given {one_line(order.target, 80)!r}; leave it out")
+    return replace(order, target="", pairs=(order.target, *order.pairs))
 
 
 class _Doing:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from console import compose
+from console.actions.box import Box, BoxSpec
 from console.compose import TRITON_PARTS, Kept, _after_log, _after_resets, build
 from console.config import Settings
 from console.core.model import PART_FIELDS, Event, ModelFlow, ModelKey, ModelStats, SourceError, TritonStats
@@ -95,3 +98,18 @@ def test_a_source_that_cannot_open_was_tried() -> None:
     with pytest.raises(SourceError):
         kept.open()
     assert kept.tried.is_set()
+
+
+def test_a_session_tells_what_it_takes_to_act_on_its_box(tmp_path: Path) -> None:
+    real = compose.build(Settings()).spec
+    assert (real, real.state_in(tmp_path)) == (BoxSpec(Settings()), tmp_path)
+    with compose.session(Settings(), demo="healthy") as session:
+        assert session.spec.simulated == "healthy"
+        assert session.spec.state_in(tmp_path) == tmp_path / "simulated"
+        box = Box(session.spec, tmp_path)
+        try:
+            assert box.container().name == "triton"
+            assert box.ready()
+            assert box.gpus().gpus[0].name == "Tesla T4"
+        finally:
+            box.close()

@@ -78,7 +78,9 @@ def test_one_object_with_plan_and_outcome(stand: Stand) -> None:
     ("arguments", "code", "words_"),
     [
         (["do"], 64, "do wants ACTION and TARGET"),
-        (["do", "test.steps"], 64, "do wants ACTION and TARGET"),
+        (["do", "test.steps"], 64, "test.steps wants a model: gpuconsole do test.steps MODEL"),
+        (["do", "test.whole", "triton"], 64, "test.whole takes no target, but was given 'triton'; leave it out"),
+        (["do", "test.whole", "wrod=x"], 64, "did you mean `word`?"),
         (["do", "test.step", "FILE", "--yes"], 64, "did you mean `test.steps`?"),
         (["do", "test.steps", "FILE", "wrod=x", "--yes"], 64, "did you mean `word`?"),
         (["do", "test.steps", "FILE", "word", "--yes"], 64, "'word' is no value; write key=value"),
@@ -129,6 +131,12 @@ def test_a_dry_run_and_a_plan_that_cannot_be(stand: Stand) -> None:
     assert (refused.returncode, refused.stderr) == (77, "gpuconsole: the file is full of it\n")
     told = json.loads(steps(stand, "--yes", "--json").stdout)
     assert told["outcome"]["text"] == told["plan"]["refused"] == "the file is full of it"
+
+
+def test_an_action_without_a_target_takes_its_values_at_once(stand: Stand) -> None:
+    done = run(stand, "do", "test.whole", "word=a", "--yes", "more=b")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "● done: a b" in done.stdout
 
 
 def test_a_change_that_fails_is_1_and_a_busy_box_77(stand: Stand) -> None:

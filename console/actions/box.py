@@ -42,6 +42,11 @@ class BoxSpec(Struct, frozen=True):
     nvml: str = ""
     """State file of the simulated card; "" = the real library."""
 
+    def state_in(self, folder: Path) -> Path:
+        """Where the box's journals, audit and backups lie in the console's state folder: what was only simulated stays
+        apart from what was really done."""
+        return folder / "simulated" if self.simulated is not None else folder
+
 
 class Box:
     """One box. `snapshot` is what the screen knew, for rates and notes only; identity is always looked up anew."""

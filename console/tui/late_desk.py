@@ -20,11 +20,15 @@ RUNNING_LOOKED_AT = 5
 
 
 class LateDesk:
-    """Changes of the box that a session reads; `state` is the folder of journals and audit."""
+    """Changes of the box that a session reads; `folder` is the console's state folder."""
 
-    def __init__(self, session: Session, state: Path) -> None:
+    def __init__(self, session: Session, folder: Path) -> None:
         self._session = session
-        self._state = state
+        self._folder = folder
+
+    @property
+    def _state(self) -> Path:
+        return self._spec.state_in(self._folder)
 
     @property
     def _spec(self) -> BoxSpec:
