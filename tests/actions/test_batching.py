@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from console.actions.batching_look import current, look, validate
 from console.actions.batching_revert import BatchingRevert
 from console.actions.box import Box, BoxSpec
 from console.actions.words import outcome_lines, plan_lines
+from console.clients import config_file, pbtxt_edit
+from console.clients.pbtxt_edit import EditError
 from console.config import Actions, Repository, Safety
 from console.core.plan import JournalLine, Outcome, Plan, Refused, WrongInput
 from tests.actions.callers import calling
@@ -170,6 +173,13 @@ def test_what_the_server_refuses_leaves_all_as_it_was(
     assert (outcome.word, own.ready()) == ("undone", {("rank", "1")})
     assert "unsupported gpu id 0" in " ".join(outcome.lines)
     assert batching_apply.ready_reason(box, "rank") == ""
+    # The kept question, answered well before and not after.
+    answers = iter(["", "SCORE 0 is 3.5, kept 2.5"])
+    with monkeypatch.context() as patch:
+        patch.setattr(batching_apply, "wrong_answer", lambda *_: next(answers))
+        _, outcome = done(BatchingSet(), box, instances="2")
+    assert (outcome.word, look(box, "rank").live.total_instances) == ("undone", 1)
+    assert "not answered as kept: SCORE 0 is 3.5" in outcome.text
     # A reload that is refused: the API hides the cause, the log has it.
     monkeypatch.setattr("console.planning.batching_change.problems", lambda *_: ())
     _, outcome = done(BatchingSet(), box, preferred="99")
@@ -186,6 +196,27 @@ def test_what_the_server_refuses_leaves_all_as_it_was(
     run = FakeRun()
     run.cancel_in = "measure"
     assert done(BatchingSet(), box, run, delay_us="7")[1].text.startswith("stopped before")
+
+
+@pytest.mark.lab
+@pytest.mark.slow
+def test_a_load_that_outlasts_the_patience_goes_on_and_can_be_taken_back(lab: Lab, tmp_path: Path) -> None:
+    config = CONFIG.replace("parameters [", 'parameters [ { key: "load_ms" value { string_value: "3000" } },')
+    with own_triton(tmp_path / "models", [("rank", config, (1,))]) as own:
+        told = replace(settings(own), actions=Actions(watch=0.2, load_timeout=1.0))
+        hasty = Box(BoxSpec(told), tmp_path / "state")
+        _, outcome = done(BatchingSet(), hasty, delay_us="7")
+        hasty.close()
+        assert outcome.word == "failed"
+        assert "the load of rank" in outcome.still_going
+        assert delay(own) == 20000, "the old copy serves"
+        for _ in range(100):
+            if delay(own) == 7:
+                break
+            time.sleep(0.1)
+        with opened(own, tmp_path / "state") as box:
+            _, back = done(BatchingRevert(), box)
+            assert (back.word, delay(own)) == ("done", 20000)
 
 
 @pytest.mark.lab
@@ -361,6 +392,29 @@ def test_keep_killed_in_every_phase_is_finished_or_undone(own: OwnTriton, box: B
         assert found.live.total_instances == 2
         assert found.is_as_on_disk == (deed == "finish")
         file_of(own).write_bytes(old)
+
+
+@pytest.mark.lab
+def test_what_cannot_be_written_is_refused_and_shown_whole(
+    own: OwnTriton, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    override(own, 2)
+    run = FakeRun()
+    run.cancel_in = "backup"
+    assert done(BatchingKeep(), box, run)[1].word == "undone"
+    monkeypatch.setattr(config_file, "obstacle", lambda _: "/models is on a read-only mount")
+    assert "read-only mount" in BatchingKeep().plan(box, "rank", {}).refused
+
+    def refuse(*_: object) -> str:
+        raise EditError("3:1: a comment stands within the value")
+
+    monkeypatch.setattr(pbtxt_edit, "edit", refuse)
+    plan = BatchingKeep().plan(box, "rank", {})
+    assert "a comment stands within the value; write it by hand" in plan.refused
+    assert "+   count: 2" in plan.difference, "the rewrite is shown, never written"
+    with pytest.raises(Refused, match="nothing was written"):
+        BatchingKeep().run(box, plan, FakeRun())
+    assert file_of(own).read_text() == CONFIG
 
 
 @pytest.mark.lab
