@@ -130,7 +130,7 @@ class SwapPlan:
             effects=() if self.refused else self.effects(),
             by_hand=() if self.refused else self.by_hand(),
             undo=f"swap back to {seen.served} by the same steps" if seen.served is not None else "",
-            limit=self.box.settings.actions.load_timeout + self.watch + SPARE + (2 * 60.0 if gap else 0.0),
+            limit=self.box.settings.actions.load_timeout + 2 * self.watch + SPARE + (2 * 60.0 if gap else 0.0),
             gap_s=(self.load_s if gap else 0.0),
             refused=self.refused,
             wall=time.time(),
@@ -251,7 +251,9 @@ class SwapPlan:
             "memory": Step("memory", f"wait until {units.size(self.fit.needs)} are free, ≤ 60 s", back),
             "load": Step("load", self._load_text(), "nothing changed: the old one serves on", (load,)),
             "probe": Step("probe", ask, back),
-            "watch": Step("watch", f"watch fail rate and mean for {self.watch:g} s", back),
+            "watch": Step(
+                "watch", f"watch fail rate and mean for {self.watch:g} s (twice that where it seems slower)", back
+            ),
             "unload": Step(
                 "unload", f"drop {listed(self.spec.going)} by policy {self.spec.policy_after.text}", back, (load,)
             ),
@@ -308,7 +310,7 @@ class SwapPlan:
             return f"a wrong {self.new} has the traffic for up to {self.watch:g} s, then {back}"
         return (
             f"a wrong {self.new} has the traffic from READY until its first answer is compared and {back}; what only "
-            f"traffic shows, for up to {self.watch:g} s more"
+            f"traffic shows, for up to {self.watch:g} s more (slowness: twice that)"
         )
 
     def by_hand(self) -> tuple[str, ...]:
