@@ -19,11 +19,11 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-import msgspec
 from wcwidth import wcswidth
 
 from console import __version__
 from console.core import units
+from console.core.encode import to_json
 from console.core.history import History
 from console.core.model import PART_FIELDS, Event, Failure, GpuState, ModelRow, Reading, Snapshot, Verdict
 from console.core.session import Session
@@ -96,7 +96,7 @@ def as_json(snapshot: Snapshot, simulated: str | None) -> bytes:
     """The object described above."""
     parts = {part: _part(snapshot.reading(part), snapshot.mono) for part in PART_FIELDS}
     host = snapshot.host.value
-    return _encoded(
+    return to_json(
         {
             "schema": SCHEMA,
             "version": __version__,
@@ -111,22 +111,6 @@ def as_json(snapshot: Snapshot, simulated: str | None) -> bytes:
             "events": snapshot.events,
         }
     )
-
-
-def _encoded(content: Any) -> bytes:
-    """JSON; text that is no valid Unicode (a file name of undecodable bytes) gets U+FFFD in its place."""
-    try:
-        return msgspec.json.encode(content)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_repaired(msgspec.to_builtins(content)))
-
-
-def _repaired(content: Any) -> Any:
-    if isinstance(content, str):
-        return content.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(content, dict):
-        return {_repaired(key): _repaired(value) for key, value in content.items()}
-    return [_repaired(value) for value in content] if isinstance(content, list | tuple) else content
 
 
 def _part(reading: Reading[Any], now: float) -> dict[str, Any]:
