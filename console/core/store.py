@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -49,6 +49,8 @@ class Store:
         self._fields: dict[str, Any] = {}
         self._rows = derive.RowCache()
         self._load_memory = LoadMemory()
+        self.attribute: Callable[[Event], Event] = lambda event: event
+        """Says by whom a change was made that shows by comparison; set by who knows the changes of gpuconsoles."""
         self._events: list[Event] = []
         self._told_again: dict[tuple[str, str], float] = {}
         """Kind and text of a counted fault -> when it was counted last: two sources tell each of its times."""
@@ -119,7 +121,7 @@ class Store:
         if word != new.serving:
             new = msgspec.structs.replace(new, serving=word)
         for event in changes(old, new):
-            self.add_event(event)
+            self.add_event(self.attribute(event))
         if self._events_changed:
             new = msgspec.structs.replace(new, events=tuple(self._events))
             self._events_changed = False

@@ -18,6 +18,8 @@ from console.core.podman_frames import RawLine
 from console.core.text import MAX_LINE, literal, one_line
 
 ORIGIN = "(server log)"
+ASKED_TO_STOP = ("1", "2", "15")
+"""SIGHUP, SIGINT, SIGTERM: Triton logs them in the words of a crash, but somebody asked for its end."""
 
 _GLOG = re.compile(
     r"(?P<level>[IWEFV])(?P<month>\d\d)(?P<day>\d\d) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d(?:\.\d{1,9})?) +\d+ "
@@ -277,4 +279,6 @@ def _draining(match: re.Match[str], wall: float) -> list[Event]:
 
 
 def _crashed(match: re.Match[str], wall: float) -> list[Event]:
+    if match["number"] in ASKED_TO_STOP:
+        return [Event(wall, "note", f"server was told to stop (signal {match['number']})", ORIGIN, "server.stop")]
     return [Event(wall, "fail", f"server crashed by signal {match['number']}", ORIGIN, "server.crash")]

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 from textual.message import Message
 
+from console.core.changes import NOT_OURS
 from console.core.model import Event, Sign, SourceError
 from console.core.text import one_line
 from console.tui.desk import OUTCOME_SIGNS, Desk, Following, Holder, Record, Request
@@ -35,6 +37,9 @@ VISIT = "last_visit"
 FAULT = "a fault of gpuconsole; its trace is in gpuconsole.log in the state folder"
 READ_AFTER = ("container", "triton.server", "triton.index", "triton.stats", "triton.config", "repository", "gpu")
 """Sources that are asked at once when a change has ended: each shows another side of it."""
+OURS_FOR = 15.0
+"""Seconds after the end of a change in which what shows by comparison of readings is still its work: configurations
+are read every ten."""
 EventKey = tuple[float, str, str]
 """Identity of an event: wall time, kind, text."""
 
@@ -61,6 +66,11 @@ class Acting:
         """The audit as it was read last, newest first."""
         self.ids: dict[EventKey, str] = {}
         """Events of changes -> ids of their records."""
+        self._changed: list[tuple[float, Plan, Operator]] = []
+        """Changes of mine that ended just now: (when, what, who)."""
+        self._others = (0.0, "")
+        """When somebody else last held the box, and who."""
+        app.store.attribute = self.attribute
         self._dialog: RunningDialog | None = None
         self._followed = ""
         self._closing = threading.Event()
@@ -135,13 +145,32 @@ class Acting:
             if self.running is None and holder.id != self._followed:
                 self._follow(holder.id, show=False)
         else:
+            if self.holder is not None:
+                self._others = (time.monotonic(), self.holder.text)
             self.holder = holder
         self.app.refresh_now()
 
+    def attribute(self, event: Event) -> Event:
+        """Who made a change that shows by comparing readings: one of ours or another gpuconsole's, else nobody here."""
+        if event.origin != NOT_OURS:
+            return event
+        now = time.monotonic()
+        self._changed = [one for one in self._changed if now - one[0] < OURS_FOR]
+        acts = [(plan, who) for _, plan, who in self._changed]
+        if self.running is not None:
+            acts.append((self.running.plan, self.running.operator))
+        for plan, who in reversed(acts):
+            if _may_cause(plan, event):
+                return msgspec.structs.replace(event, origin=who.short, sign="note")
+        if self.holder is not None or now - self._others[0] < OURS_FOR:
+            text = self.holder.text if self.holder is not None else self._others[1]
+            return msgspec.structs.replace(event, origin=f"another gpuconsole: {text}", sign="note")
+        return event
+
     # ------------------------------------------------------------------------------------------------------- planning
 
-    def request(self, request: Request) -> None:
-        """Plan it and show the plan."""
+    def request(self, request: Request, then: Callable[[Plan], None] | None = None) -> None:
+        """Plan it and show the plan; what was said yes to is begun, or given to `then`."""
         why = self.why_off()
         if why is not None:
             self.app.tell(why)
@@ -149,7 +178,8 @@ class Acting:
         from console.tui.screens.plan import PlanDialog
 
         dialog = PlanDialog(request, self._plan, utc=self.app.utc)
-        self.app.push_screen(dialog, self._answered)
+        begin = then or self.start
+        self.app.push_screen(dialog, lambda plan: None if plan is None else begin(plan))
 
     def _plan(self, dialog: PlanDialog, request: Request) -> None:
         desk, snapshot = self.desk, self.app.box.snapshot
@@ -167,10 +197,6 @@ class Acting:
             return plan
 
         self._work(work, lambda plan, error: dialog.planned(request, plan, error))
-
-    def _answered(self, plan: Plan | None) -> None:
-        if plan is not None:
-            self.start(plan)
 
     def start(self, plan: Plan) -> None:
         """Begin what somebody said yes to, and show how it goes."""
@@ -269,6 +295,7 @@ class Acting:
         for part in READ_AFTER:
             self.app.session.read_now(part)
         sign: Sign = OUTCOME_SIGNS[outcome.word]
+        self._changed.append((time.monotonic(), found.plan, found.operator))
         self._add_event(event_of(found.plan, outcome, found.operator, time.time()), found.id)
         severity = "information" if sign == "ok" else "warning" if sign == "warn" else "error"
         undo = "   u takes it back" if outcome.undo is not None else ""
@@ -358,6 +385,15 @@ class Acting:
                 self._later(lambda: then(result, error))
 
         threading.Thread(target=run, name="acting", daemon=True).start()
+
+
+def _may_cause(plan: Plan, event: Event) -> bool:
+    """True where this change can have led to what is seen: of the same model, or of the server with all its models."""
+    if event.model is None:
+        return plan.target.kind == "gpu"
+    return (
+        event.model == plan.target.name if plan.target.kind == "model" else plan.target.kind in ("container", "server")
+    )
 
 
 def visited(kept: str | None) -> float | None:

@@ -50,10 +50,15 @@ def model_here(app: ConsoleApp) -> ModelKey | None:
     return app.chosen_key()
 
 
+def ready(app: ConsoleApp, model: str) -> list[str]:
+    """Its READY versions, the smallest first."""
+    rows = (row for row in app.box.snapshot.models if row.name == model and row.state == "READY")
+    return sorted((row.version for row in rows if row.version and row.version.isdecimal()), key=int)
+
+
 def serving(app: ConsoleApp, model: str) -> str | None:
     """The largest READY version of a model: the one that unversioned requests go to."""
-    rows = (row for row in app.box.snapshot.models if row.name == model and row.state == "READY")
-    return max((row.version for row in rows if row.version and row.version.isdecimal()), key=int, default=None)
+    return next(reversed(ready(app, model)), None)
 
 
 class ModelAct(Act):
@@ -75,9 +80,8 @@ class ModelAct(Act):
         app.acting.request(Request(self.ACTION, key.name, self.VALUES, self.identity(app, key)))
 
     def identity(self, app: ConsoleApp, key: ModelKey) -> Mapping[str, str]:
-        """What the screen shows of it now."""
-        version = serving(app, key.name)
-        return {} if version is None else {"serving": version}
+        """What the screen shows of it now, as its actions call it (model_look.identity)."""
+        return {"ready": ",".join(ready(app, key.name))}
 
 
 class Load(ModelAct):

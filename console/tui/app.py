@@ -58,6 +58,7 @@ class ConsoleApp(CarefulApp):
     TITLE = "gpuconsole"
     CSS = """
     Screen { background: $background; overflow: hidden; }
+    Dialog, AskTime { background: transparent; }
     ToastRack { margin-bottom: 1; }
     Toast { border: none; padding: 0 1; width: auto; max-width: 80%; }
     """
@@ -85,6 +86,7 @@ class ConsoleApp(CarefulApp):
         self.state = state
         self.themes = themes
         self.store = Store()
+        self.acting = Acting(self, desk)
         self.log_lines = LogBuffer()
         self.answers: dict[str, Asked] = {}
         """The newest answer of each model asked in this session, by name."""
@@ -98,7 +100,6 @@ class ConsoleApp(CarefulApp):
         """Time of the event that Timeline is to open at."""
         self.record: str | None = None
         """Id of the change that the audit is to open at."""
-        self.acting = Acting(self, desk)
         self.gpu = 0
         self.host = host or socket.gethostname()
         self.look = Look(themes.found[DEFAULT], charset)

@@ -24,6 +24,8 @@ EXIT_CODE = 70
 def log_thread(failed: threading.ExceptHookArgs) -> None:
     """`threading.excepthook`: a fault in a thread goes to the log; printed, it would tear the screen apart."""
     error = failed.exc_value
+    if isinstance(error, OSError) and failed.thread is not None and failed.thread.name == "textual-output":
+        return  # the terminal is lost, which the app sees by itself
     log.error("fault in thread %s", failed.thread.name if failed.thread else "?", exc_info=error)
 
 

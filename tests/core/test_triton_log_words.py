@@ -82,6 +82,7 @@ def told(*texts: str, step: float = 1.0) -> list[Event]:
             Event(1000.0, "note", "server was told to stop and drains", ORIGIN, "server.stop", marks_chart=False),
         ),
         ("Signal (11) received.", Event(1000.0, "fail", "server crashed by signal 11", ORIGIN, "server.crash")),
+        ("Signal (15) received.", Event(1000.0, "note", "server was told to stop (signal 15)", ORIGIN, "server.stop")),
     ],
 )  # fmt: skip
 def test_each_event(text: str, event: Event) -> None:

@@ -44,7 +44,7 @@ STOP = Plan(
 )
 SWAP = Plan(
     action="model.swap",
-    target=Target("model", "lm", {"ready": "3"}),
+    target=Target("model", "lm", {"container": "9f3c2e1a77b0 since 0"}),
     values={"version": "4"},
     title="Swap lm 3 → 4 on infer-01, container triton, GPU 0",
     yes="Swap",

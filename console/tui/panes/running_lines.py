@@ -11,7 +11,7 @@ from console.core.text import one_line
 from console.tui.desk import OUTCOME_SIGNS, Following
 from console.tui.panes.plan_lines import MOST, WIDE_FROM
 from console.tui.panes.wording import sign, wrapped
-from console.tui.widgets.cells import Line, between, cut_line, left, line_width, right
+from console.tui.widgets.cells import Line, between, cut_line, left, line_width, right, width
 from console.tui.widgets.lines import Row
 
 TIME = 9
@@ -91,8 +91,12 @@ def head_rows(following: Following, cells: int, hint: str, *, utc: bool = False)
 def running_rows(following: Following, wall: float, cells: int) -> list[Row]:
     """The steps, the newest of what goes on, and the outcome where there is one."""
     made: list[Row] = []
-    for one in phases(following.plan, following.lines):
-        made += _phase(one, wall, cells, ended=following.outcome is not None or not following.alive)
+    ended = following.outcome is not None or not following.alive
+    found = phases(following.plan, following.lines)
+    notes = cells // 3 if cells >= WIDE_FROM and any(one.note for one in found) else 0
+    first = min(max((width(one_line(one.text)) for one in found), default=0), cells - 4 - TIME - notes)
+    for one in found:
+        made += _phase(one, wall, cells, first, ended=ended)
     if following.outcome is not None:
         made += [BLANK, *outcome_rows(following.outcome, cells)]
     elif not following.alive:
@@ -101,7 +105,7 @@ def running_rows(following: Following, wall: float, cells: int) -> list[Row]:
     return made
 
 
-def _phase(one: Phase, wall: float, cells: int, *, ended: bool) -> Iterator[Row]:
+def _phase(one: Phase, wall: float, cells: int, first: int, *, ended: bool) -> Iterator[Row]:
     mark, style = {"done": ("●", "ok"), "failed": ("✗", "fail")}.get(one.state, ("▸", "key"))
     if not one.state or (one.state == "begin" and ended):
         mark, style = ("–", "dim") if not one.state else ("?", "unknown")
@@ -109,7 +113,6 @@ def _phase(one: Phase, wall: float, cells: int, *, ended: bool) -> Iterator[Row]
     seconds = one.seconds if one.state != "begin" or one.began is None else wall - one.began
     time = "" if seconds is None or not one.state or (ended and one.state == "begin") else f"{max(0.0, seconds):.1f} s"
     wide = cells >= WIDE_FROM
-    first = cells * 36 // 100 if wide else cells - 4 - TIME
     texts = wrapped(one_line(one.text), first, most=MOST)
     notes = wrapped(one_line(one.note), cells - 4 - first - TIME - 3, most=MOST) if wide and one.note else []
     for at in range(max(len(texts), len(notes))):

@@ -14,7 +14,7 @@ from console.tui.widgets.lines import Row
 
 Which = Literal["all", "acts", "faults"]
 WHICH: tuple[Which, ...] = ("all", "acts", "faults")
-ACTS = ("config", "reload", "model.", "container.", "gpu.power", "disk.")
+ACTS = ("act.", "config", "reload", "model.", "container.", "gpu.power", "disk.")
 """Kinds (or their beginnings) of what somebody did."""
 INDENT = 6
 MOST_DETAIL = 4
