@@ -1,4 +1,4 @@
-"""Keys that lead from every screen to what explains it: problems, why, the log."""
+"""Keys that lead from a screen to what explains it or where it is changed: problems, why, the log, Tune."""
 
 from __future__ import annotations
 
@@ -45,3 +45,50 @@ class Log(Command):
         if isinstance(app.box, ContainerScreen):
             app.box.show_model(name)
             app.refresh_now()
+
+
+class TuneChosen(Command):
+    """Tune the chosen model."""
+
+    ID, KEYS, LABEL, SCOPE = "tune", ("t",), "tune", "overview"
+
+    def why_off(self, app: ConsoleApp) -> str | None:
+        return None if self.model(app) is not None else "there is no model to tune"
+
+    def model(self, app: ConsoleApp) -> str | None:
+        """Name of the model; None where there is none."""
+        from console.tui.acts import model_here
+
+        key = model_here(app)
+        return None if key is None else key.name
+
+    def run(self, app: ConsoleApp) -> None:
+        app.choose_model(self.model(app))
+        app.go("tune")
+
+
+class TuneListed(TuneChosen):
+    """Tune the model under the cursor."""
+
+    ID, SCOPE = "models.tune", "models"
+
+
+class TuneJudged(TuneChosen):
+    """Tune the model of this verdict, where that can help."""
+
+    ID, SCOPE = "why.tune", "why"
+
+    def why_off(self, app: ConsoleApp) -> str | None:
+        return None if self.model(app) is not None else "Tune does not help here: enter opens the screen that does"
+
+    def model(self, app: ConsoleApp) -> str | None:
+        from console.tui.panes.problems import digit_of
+
+        verdict = app.box.verdict()
+        return verdict.model if verdict is not None and digit_of(verdict) == "3" else None
+
+
+class TuneProblem(TuneJudged):
+    """Tune the model of this problem, where that can help."""
+
+    ID, SCOPE = "problems.tune", "problems"

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class LateTuner:
-    """Looks at the box that a session reads; `state` is the console's folder."""
+    """Looks at the box that a session reads; `folder` is the console's state folder."""
 
-    def __init__(self, session: Session, state: Path) -> None:
+    def __init__(self, session: Session, folder: Path) -> None:
         self._session = session
-        self._state = state
+        self._folder = folder
 
     def current(self, model: str, snapshot: Snapshot) -> Current:
         """Live and disk values of every field, from a fresh look of about half a second. Raises Refused, WrongInput,
@@ -30,9 +30,10 @@ class LateTuner:
         from console.actions.box import Box
         from console.core.plan import Refused
 
-        if self._session.spec is None:
+        spec = self._session.spec
+        if spec is None:
             raise Refused("nothing is read yet: try again in a second")
-        box = Box(self._session.spec, self._state, snapshot=snapshot)
+        box = Box(spec, spec.state_in(self._folder), snapshot=snapshot)
         try:
             return batching_look.current(box, model)
         finally:

@@ -13,6 +13,8 @@ from console.tui.widgets.lines import Row
 COUNTED = ("fail", "warn", "unknown")
 """Signs that the header counts, in the order of the list."""
 SUBJECT_DIGITS = {"model": "2", "container": "5", "server": "5", "gpu": "8", "box": "7"}
+KEY_DIGITS = {"t": "3"}
+"""Keys of verdicts that lead to a screen with their model chosen -> that screen's digit."""
 FROM = {"model": "statistics", "container": "podman", "server": "health", "gpu": "NVML", "box": "host"}
 OPENS, FROM_CELLS, SINCE = 14, 14, 10
 VerdictKey = tuple[str, str | None, str]
@@ -33,7 +35,8 @@ def problems(verdicts: tuple[Verdict, ...]) -> list[Verdict]:
 def digit_of(verdict: Verdict) -> str:
     """The screen that holds the details: the verdict's own word where such a screen is there, else by its subject."""
     known = {one.digit for one in SCREENS if one.digit}
-    for digit in (verdict.next_key, SUBJECT_DIGITS.get(verdict.subject, "")):
+    wanted = KEY_DIGITS.get(verdict.next_key, verdict.next_key)
+    for digit in (wanted, SUBJECT_DIGITS.get(verdict.subject, "")):
         if digit in known:
             return digit
     return ""

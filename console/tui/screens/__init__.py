@@ -27,6 +27,7 @@ class Entry(NamedTuple):
 SCREENS: tuple[Entry, ...] = (
     Entry("1", "overview", "Overview", "console.tui.screens.overview", "OverviewScreen"),
     Entry("2", "models", "Models", "console.tui.screens.models", "ModelsScreen"),
+    Entry("3", "tune", "Tune", "console.tui.screens.tune", "TuneScreen"),
     Entry("5", "container", "Container", "console.tui.screens.container", "ContainerScreen"),
     Entry("7", "timeline", "Timeline", "console.tui.screens.timeline", "TimelineScreen"),
     Entry("8", "gpu", "GPU", "console.tui.screens.gpu", "GpuScreen"),
@@ -34,6 +35,7 @@ SCREENS: tuple[Entry, ...] = (
     Entry("", "why", "Why", "console.tui.screens.why", "WhyScreen"),
     Entry("", "bring_up", "Bring-up", "console.tui.screens.bring_up", "BringUpScreen"),
     Entry("", "audit", "Audit", "console.tui.screens.audit", "AuditScreen"),
+    Entry("", "form", "Form", "console.tui.screens.form", "FormScreen"),
     Entry("", "help", "Help", "console.tui.screens.help", "HelpScreen"),
 )
 """In the order of their digits. A screen without a digit has a key of its own and stands over the one it was opened

@@ -65,6 +65,7 @@ class ModelsScreen(BoxScreen):
                 "models.unload",
                 "models.reload",
                 "models.back",
+                "models.tune",
                 "models.ask",
                 "models.diff",
                 "log",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from console.tui.panes.overview_models import OverviewModels, on_disk
 from console.tui.panes.overview_service import OverviewService
 from console.tui.panes.overview_trends import MOST_LINES, OverviewTrends
 from console.tui.panes.overview_why import OverviewWhy, VerdictKey
+from console.tui.panes.problems import KEY_DIGITS
 from console.tui.screens import SCREENS
 from console.tui.screens.base import COMPACT_BELOW, BoxScreen, Places
 
@@ -53,12 +54,26 @@ class OverviewScreen(BoxScreen):
         "why",
         "log",
         "swap",
+        "tune",
         "ask",
         "filter",
         "palette",
         "help",
         ("back", "quit"),
     )
+
+    FOOTER_DOWN = (
+        "pane.next",
+        "open",
+        "problems",
+        "why",
+        "log",
+        ("go.container", "container"),
+        "palette",
+        "help",
+        ("back", "quit"),
+    )
+    """Where nothing serves there is no model to act on: what can be done stands on Container."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,6 +108,12 @@ class OverviewScreen(BoxScreen):
             if self.place(self.body) != self._placed and self.maximised is None:
                 self.relayout()
 
+    def footer(self) -> Sequence[tuple[str, str, int]]:
+        parts = super().footer()
+        if not self._wants.nothing_serves:
+            return parts
+        return [*(part for part in parts if part[1] == "screens"), *self._parts(self.FOOTER_DOWN)]
+
     def open_chosen(self) -> None:
         """`enter`: the model's details, the problem's screen, the event in Timeline, or the pane's own screen."""
         pane = self.app_.pane
@@ -108,9 +129,10 @@ class OverviewScreen(BoxScreen):
         """The screen that the verdict names, else the list of all verdicts with their proofs."""
         digits = {entry.digit for entry in SCREENS}
         for verdict in self.snapshot.verdicts:
-            if VerdictKey(verdict.id, verdict.model) == key and verdict.next_key in digits:
+            digit = KEY_DIGITS.get(verdict.next_key, verdict.next_key)
+            if VerdictKey(verdict.id, verdict.model) == key and digit in digits:
                 self.app_.choose_model(verdict.model)
-                self.app_.go_digit(verdict.next_key)
+                self.app_.go_digit(digit)
                 return
         if "why" in COMMANDS:
             self.app_.action_command("why")

@@ -17,7 +17,16 @@ class ProblemsScreen(BoxScreen):
     """The list of problems."""
 
     NAME = "problems"
-    FOOTER = (("open", "open its screen"), "why", "filter", "copy", ("escape", "back"), "palette", "help")
+    FOOTER = (
+        ("open", "open its screen"),
+        "why",
+        "problems.tune",
+        "filter",
+        "copy",
+        ("escape", "back"),
+        "palette",
+        "help",
+    )
 
     def make_panes(self) -> Iterable[Pane]:
         yield ProblemsPane(id="problems")
@@ -29,6 +38,9 @@ class ProblemsScreen(BoxScreen):
 
     def place(self, body: Region) -> Places:
         return {"problems": body}
+
+    def verdict(self) -> Verdict | None:
+        return self.pane.verdict()
 
     def open_chosen(self) -> None:
         verdict = self.pane.verdict()

@@ -7,6 +7,7 @@ from typing import cast
 
 from textual.geometry import Region
 
+from console.core.model import Verdict
 from console.tui.panes.base import Pane
 from console.tui.panes.problems import ProblemsPane, key_of
 from console.tui.panes.why_details import WhyPane
@@ -18,7 +19,15 @@ class WhyScreen(BoxScreen):
     """All verdicts with their proof."""
 
     NAME = "why"
-    FOOTER = (("move.down", "k next"), ("open", "open its screen"), "copy", ("escape", "back"), "palette", "help")
+    FOOTER = (
+        ("move.down", "k next"),
+        ("open", "open its screen"),
+        "why.tune",
+        "copy",
+        ("escape", "back"),
+        "palette",
+        "help",
+    )
 
     def make_panes(self) -> Iterable[Pane]:
         yield WhyPane(id="why-details")
@@ -42,6 +51,9 @@ class WhyScreen(BoxScreen):
             verdict = next((one for one in verdicts if one.model == self.app_.chosen.name), None)
         if verdict is not None:
             self.pane.choose(key_of(verdict))
+
+    def verdict(self) -> Verdict | None:
+        return self.pane.verdict()
 
     def open_chosen(self) -> None:
         verdict = self.pane.verdict()
