@@ -18,7 +18,7 @@ from textual.message import Message
 from console.core.changes import NOT_OURS
 from console.core.model import Event, Sign, SourceError
 from console.core.text import one_line
-from console.tui.desk import OUTCOME_SIGNS, Desk, Following, Holder, Record, Request
+from console.tui.desk import OUTCOME_SIGNS, Desk, Following, Holder, Record, Request, outcome_sign
 
 if TYPE_CHECKING:
     # what only a change needs is imported when there is one: the first paint does not wait for it
@@ -262,7 +262,9 @@ class Acting:
     def _wished(self, dialog: RunningDialog, wish: Wish | None) -> None:
         if self._dialog is dialog:
             self._dialog = None
-        if wish == "stop":
+        if dialog.following.outcome is None and not dialog.following.alive:
+            self.tell_broken()
+        elif wish == "stop":
             self._cancel(dialog.following.id)
         elif wish == "undo":
             self.request(Request("undo", dialog.following.id))
@@ -291,19 +293,22 @@ class Acting:
     def _ended(self, found: Following) -> None:
         from console.core.plan import Outcome
 
-        outcome = found.outcome or Outcome("interrupted", "its runner died; :audit tells more the next time")
+        outcome = found.outcome or Outcome("interrupted", "its runner died")
         for part in READ_AFTER:
             self.app.session.read_now(part)
-        sign: Sign = OUTCOME_SIGNS[outcome.word]
+        sign = outcome_sign(outcome, found.plan.how)
         self._changed.append((time.monotonic(), found.plan, found.operator))
         self._add_event(event_of(found.plan, outcome, found.operator, time.time()), found.id)
         severity = "information" if sign == "ok" else "warning" if sign == "warn" else "error"
         undo = "   u takes it back" if outcome.undo is not None else ""
         going = f"   still going on: {outcome.still_going}" if outcome.still_going else ""
         told = one_line(f"{found.plan.title}: {outcome.word}. {outcome.text}{going}", 600)
-        self.app.notify(f"{told}{undo}", severity=severity, timeout=12, markup=False)  # type: ignore[arg-type]
+        if self._dialog is None or self._dialog.following.id != found.id:  # there it stands already
+            self.app.notify(f"{told}{undo}", severity=severity, timeout=12, markup=False)  # type: ignore[arg-type]
         self.app.state.keep(VISIT, f"{time.time():.3f}")
         self.read_records()
+        if found.outcome is None and self._dialog is None:
+            self.tell_broken()
 
     def _add_event(self, event: Event, id_: str) -> None:
         self.ids[(event.wall, event.kind, event.text)] = id_
@@ -339,15 +344,27 @@ class Acting:
         self.records, interrupted = found
         visit = visited(self.app.state.get(VISIT))
         for record in reversed(self.records[:EVENTS_FROM_AUDIT]):
-            if record.outcome is not None and record.outcome.outcome is not None:
-                plan = record.intent
-                event = event_from_record(record)
-                if event is not None:
-                    self._add_event(event, plan.id)
+            event = event_from_record(record)
+            if event is not None:
+                self._add_event(event, record.intent.id)
         new = [one for one in self.records if visit is not None and one.outcome is not None and one.wall > visit]
         if new or interrupted:
             self._tell_since(tuple(new), interrupted)
         self.app.refresh_now()
+
+    def tell_broken(self) -> None:
+        """What broke off, and what can be done about it; a notice where nothing did."""
+        desk = self.desk
+        if desk is None:
+            return
+
+        def found(broken: tuple[Interrupted, ...] | None, error: str) -> None:
+            if broken:
+                self._tell_since((), broken)
+            else:
+                self.app.tell(error or "nothing broke off half way")
+
+        self._work(desk.interrupted, found)
 
     def _tell_since(self, ended: tuple[Record, ...], interrupted: tuple[Interrupted, ...]) -> None:
         from console.tui.screens.since import SinceDialog
@@ -406,7 +423,9 @@ def visited(kept: str | None) -> float | None:
 
 def event_of(plan: Plan, outcome: Outcome, operator: Operator, wall: float) -> Event:
     """A change of ours as it stands in Timeline: who, what, what came of it."""
-    return _event(plan.action, plan.title, plan.target.kind == "model", plan.target.name, outcome, operator, wall)
+    good = outcome_sign(outcome, plan.how) == "ok"
+    model = plan.target.name if plan.target.kind == "model" else None
+    return _event(plan.action, plan.title, model, outcome, operator, wall, good=good)
 
 
 def event_from_record(record: Record) -> Event | None:
@@ -414,17 +433,14 @@ def event_from_record(record: Record) -> Event | None:
     intent, end = record.intent, record.outcome
     if end is None or end.outcome is None:
         return None
-    target = intent.target
-    is_model = target.kind == "model"
-    return _event(intent.action, intent.title, is_model, target.name, end.outcome, intent.operator, end.wall)
+    good = end.outcome.word == "done" or (end.outcome.word == "undone" and bool(intent.resolves))
+    model = intent.target.name if intent.target.kind == "model" else None
+    return _event(intent.action, intent.title, model, end.outcome, intent.operator, end.wall, good=good)
 
 
 def _event(
-    action: str, title: str, is_model: bool, target: str, outcome: Outcome, operator: Operator, wall: float
+    action: str, title: str, model: str | None, outcome: Outcome, operator: Operator, wall: float, *, good: bool
 ) -> Event:
-    done = outcome.word == "done"
-    sign: Sign = "note" if done else OUTCOME_SIGNS[outcome.word]
-    text = title if done else f"{title}: {outcome.word}"
-    return Event(
-        wall, sign, text, operator.short, f"act.{action}", target if is_model else None, (outcome.text, *outcome.lines)
-    )
+    sign: Sign = "note" if good else OUTCOME_SIGNS[outcome.word]
+    text = title if good else f"{title}: {outcome.word}"
+    return Event(wall, sign, text, operator.short, f"act.{action}", model, (outcome.text, *outcome.lines))

@@ -25,6 +25,11 @@ OUTCOME_SIGNS: Mapping[str, Sign] = {
 """`Outcome.word` -> sign."""
 
 
+def outcome_sign(outcome: Outcome, how: str = "run") -> Sign:
+    """How well it ended; to have undone what broke off is what was wanted (`how` of the Plan)."""
+    return "ok" if outcome.word == "undone" and how == "undo" else OUTCOME_SIGNS[outcome.word]
+
+
 @dataclass(frozen=True)
 class Request:
     """A wish to change something, as it was when the key was pressed."""

@@ -26,6 +26,7 @@ def palette_entries(app: ConsoleApp) -> Iterator[SystemCommand]:
             yield SystemCommand(f"goto {one.title}", f"Screen {one.digit}.", partial(app.go, one.name))
     yield SystemCommand("audit", "Every change, who made it, what came of it; undo there.", partial(app.go, "audit"))
     yield SystemCommand("running", "The steps of what is being changed now.", app.acting.show_running)
+    yield SystemCommand("interrupted", "Changes that broke off: finish or undo them.", app.acting.tell_broken)
     for name, what, told in acts.UNKEYED:
         yield SystemCommand(f"{name} ({what})", told, partial(acts.run_unkeyed, app, name))
     for name in sorted(app.themes.found):

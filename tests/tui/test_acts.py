@@ -367,7 +367,7 @@ async def test_steps_hide_header_and_end(size: tuple[int, int], tmp_path: Path, 
         await pilot.press("o")
         assert notices(app)[-1].endswith("is under way: ctrl+c shows it")
         desk.tell(outcome=DONE)
-        await until(pilot, lambda: app.acting.running is None)
+        await until(pilot, lambda: app.acting.running is None and notices(app)[-1].startswith("Swap"))
         assert notices(app)[-1].startswith("Swap lm 3 → 4 on infer-01, container triton, GPU 0: done. lm 4 serves")
         event = app.store.snapshot(NOW, 0.0).events[-1]
         assert (event.text, event.origin, event.kind) == (SWAP.title, "ops@192.0.2.7", "act.model.swap")
@@ -390,6 +390,7 @@ async def test_ctrl_c_asks_then_cancels(tmp_path: Path, monkeypatch: MonkeyPatch
         assert app.screen.asking
         await pilot.press("right", "enter")
         await until(pilot, lambda: desk.cancelled)
+        await pilot.pause()
         desk.tell(outcome=Outcome("undone", "stopped; lm 3 serves as before"))
         await until(pilot, lambda: app.acting.running is None)
         assert "undone" in notices(app)[-1]
@@ -415,8 +416,13 @@ async def test_a_runner_that_died_is_told(tmp_path: Path, monkeypatch: MonkeyPat
         dialog = await begun(app, pilot, desk)
         desk.tell(*RUNNING, alive=False)
         await until(pilot, lambda: not dialog.running)
+        await settled(app, pilot)
         assert "its runner died" in text_of(app)
-        assert "interrupted" in notices(app)[-1]
+        desk.broken = (Interrupted("a", SWAP, OPS, "load", NOW, "lm 3 is unloaded", "load 4", "load 3"),)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, SinceDialog))
+        await settled(app, pilot)
+        assert "finish it: load 4" in text_of(app)
 
 
 async def test_a_change_that_cannot_begin_says_why(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from console.core import units
 from console.core.plan import JournalLine, Outcome, Plan
 from console.core.text import one_line
-from console.tui.desk import OUTCOME_SIGNS, Following
+from console.tui.desk import Following, outcome_sign
 from console.tui.panes.plan_lines import MOST, WIDE_FROM
 from console.tui.panes.wording import sign, wrapped
 from console.tui.widgets.cells import Line, between, cut_line, left, line_width, right, width
@@ -35,7 +35,8 @@ class Phase:
 
 def phases(plan: Plan, lines: Sequence[JournalLine]) -> list[Phase]:
     """The plan's steps, then what was done beside them, each with what the journal says of it."""
-    made = [Phase(step.phase, step.text, number) for number, step in enumerate(plan.steps, start=1)]
+    steps = plan.steps if plan.how == "run" else ()  # what broke off is mended in the phases of its action
+    made = [Phase(step.phase, step.text, number) for number, step in enumerate(steps, start=1)]
     current: list[Phase] = []
     for line in lines:
         if line.state == "begin":
@@ -98,10 +99,12 @@ def running_rows(following: Following, wall: float, cells: int) -> list[Row]:
     for one in found:
         made += _phase(one, wall, cells, first, ended=ended)
     if following.outcome is not None:
-        made += [BLANK, *outcome_rows(following.outcome, cells)]
+        made += [BLANK, *outcome_rows(following.outcome, cells, how=following.plan.how)]
     elif not following.alive:
-        text = "its runner died: what it left is told when the console is opened the next time, or in :audit"
-        made += [BLANK, Row((sign("fail"), (f" {text}", "")))]
+        made += [
+            BLANK,
+            Row((sign("fail"), (" its runner died; closing this tells what it left and what can be done", ""))),
+        ]
     return made
 
 
@@ -126,11 +129,11 @@ def _phase(one: Phase, wall: float, cells: int, first: int, *, ended: bool) -> I
         yield from (Row(((f"    {line}", "dim"),)) for line in wrapped(one_line(one.note), cells - 4, most=MOST))
 
 
-def outcome_rows(outcome: Outcome, cells: int) -> list[Row]:
+def outcome_rows(outcome: Outcome, cells: int, *, how: str = "run") -> list[Row]:
     """How it ended, what goes on, how to take it back."""
     made: list[Row] = []
     for number, line in enumerate(wrapped(one_line(f"{outcome.word}: {outcome.text}"), cells - 2, most=MOST)):
-        made.append(Row((sign(OUTCOME_SIGNS[outcome.word]) if not number else (" ", ""), (f" {line}", ""))))
+        made.append(Row((sign(outcome_sign(outcome, how)) if not number else (" ", ""), (f" {line}", ""))))
     for text in outcome.lines:
         made += [Row(((f"  {line}", ""),)) for line in wrapped(one_line(text), cells - 2, most=MOST)]
     if outcome.still_going:
