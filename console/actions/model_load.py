@@ -82,7 +82,7 @@ def _ended(box: Box, call: LoadCall, name: str) -> LoadEnd:
 def _short(words: str) -> str:
     """Triton's words less what only repeats which model it is."""
     _, found, rest = words.partition("is at UNAVAILABLE state: ")
-    return one_line((rest if found else words).replace(" ⏎ ", "\n").split("\n", 1)[0], 200)
+    return one_line((rest if found else words).replace(" ⏎ ", "\n").split("\n", 1)[0].rstrip(" ;"), 200)
 
 
 def _cause(box: Box, name: str, words: str, since: float) -> tuple[str, ...]:

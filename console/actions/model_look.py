@@ -368,7 +368,7 @@ def last_load(raw: Iterable[RawLine], name: str) -> float | None:
         if line.wall is None:
             continue
         if line.text.startswith(f"loading: {name}:"):
-            began = line.wall if began is None else began
+            began = line.wall
         elif line.text.startswith(f"successfully loaded '{name}'") and began is not None:
             took = line.wall - began if line.wall - began > _NOTHING_LOADED else took
             began = None

@@ -105,7 +105,11 @@ class SwapPlan:
         return ""
 
     def _warm_by_itself(self) -> str:
-        return "true" if warmup_of(self.seen, self.golden) is not None and self.fit.spare else "false"
+        """On where a third copy fits. Off for Python models: one whose process ends within its warm-up may take the
+        whole server down (seen on 2.51.0, once in two tries), while the probe finds it and goes back."""
+        python = self.seen.config is not None and self.seen.config.backend == "python"
+        useful = warmup_of(self.seen, self.golden) is not None and self.fit.spare and not python
+        return "true" if useful else "false"
 
     @property
     def warm(self) -> bool:
@@ -216,13 +220,12 @@ class SwapPlan:
             return ()
         found = []
         if warmup_of(self.seen, self.golden) is not None:
-            third = (
-                f"Triton then loads {self.seen.served} anew as well, a third copy meanwhile"
-                if self.way == "beside"
-                else ""
-            )
             text = "warm-up in the kept question's shapes before READY; it stays live until a restart"
-            found.append(Tick("warmup", f"{text}{'; ' + third if third else ''}", self.values["warmup"] == "true"))
+            if self.way == "beside":
+                text += f"; Triton then loads {self.seen.served} anew as well, a third copy meanwhile"
+            if self.seen.config is not None and self.seen.config.backend == "python":
+                text += "; ▲ a Python process that ends in it may take the server down"
+            found.append(Tick("warmup", text, self.values["warmup"] == "true"))
         if self.seen.disk is not None:
             found.append(
                 Tick(

@@ -20,7 +20,7 @@ from console.clients.triton_config import specific
 from console.clients.triton_control import statistics
 from console.core import units
 from console.core.model import SourceError
-from console.core.plan import Outcome, Plan, UndoSpec
+from console.core.plan import Outcome, Plan, Refused, UndoSpec
 
 BACK_LIMIT = 60.0
 """Seconds for going back: the old version is in memory, so this takes hundredths of one."""
@@ -34,8 +34,8 @@ HUNG_GRACE = 2.0
 Why = Literal["refused", "gone", "limit", "cancelled", "wrong"]
 
 
-class Trouble(Exception):  # noqa: N818 (what is wrong with the new version, not a fault of ours)
-    """Why the swap does not go on."""
+class Trouble(Refused):
+    """Why the swap does not go on: what is wrong with the new version."""
 
     def __init__(self, why: Why, text: str, lines: tuple[str, ...] = ()) -> None:
         super().__init__(text)
@@ -78,6 +78,8 @@ class Swapper:
         """Since when unversioned requests go to the new version, which nobody has judged yet."""
         self.gap_from: float | None = None
         self.before: Flow | None = None
+        self.loaded = False
+        """The new version came in, and a warm-up with it."""
 
     # ------------------------------------------------------------------------------------------------------ forward
 
@@ -167,6 +169,7 @@ class Swapper:
             end = load(self.box, self.control, spec.name, spec.override(policy), self.run, self._patience())
             self.figures["load_s"] = end.seconds
             self._judge_load(end)
+            self.loaded = True
             if meter is not None:
                 self.before = self._usual(meter)
             if self.gap_from is not None:
@@ -367,14 +370,15 @@ class Swapper:
 
     def _load_old(self) -> LoadEnd:
         spec = self.spec
-        if self.settings.gap and spec.new in ready_versions(self.control, spec.name):
+        self.loaded = self.loaded or spec.new in ready_versions(self.control, spec.name)
+        if self.settings.gap and self.loaded:
             self.control.unload(spec.name)
             wait_gone(self.control, spec.name, (spec.new,), self.run, BACK_LIMIT)
         end = load(
             self.box,
             self.control,
             spec.name,
-            spec.override(spec.policy_before),
+            spec.override(spec.policy_before, warm=self.loaded),
             self.run,
             max(BACK_LIMIT, self.settings.load_timeout),
             cancels=False,
@@ -389,7 +393,7 @@ class Swapper:
         spec = self.spec
         gone = lost(self.control, frozenset(spec.others), spec.name)
         lines = [*trouble.lines, *self.lines]
-        if spec.warmup is not None:
+        if spec.warmup is not None and self.loaded:
             lines.append("the warm-up stays in the live configuration until a restart or an unload")
         if gone:
             text = f"{trouble.text}: {spec.name} {spec.old} serves again, but {', '.join(gone)} does not"
@@ -426,7 +430,7 @@ class Swapper:
         the other, so whenever the first ends, the second drops what it brought at once."""
         spec = self.spec
         with self.run.phase("back", f"{trouble.text}: leaves the way back behind it"):
-            queued = self.control.begin_load(spec.name, spec.override(spec.policy_before), 3600.0)
+            queued = self.control.begin_load(spec.name, spec.override(spec.policy_before, warm=False), 3600.0)
             end = wait_for(self.box, queued, spec.name, self.run, HUNG_GRACE, cancels=False)
         if end.word == "ok":
             self._judged()

@@ -59,9 +59,10 @@ class Spec(Struct, frozen=True):
         """Versions that are dropped."""
         return tuple(version for version in self.before if version not in self.after)
 
-    def override(self, policy: Policy) -> str:
-        """The text for a load. The same but for the policy each time, so nothing is loaded anew."""
-        changes = {} if self.warmup is None else {"model_warmup": self.warmup}
+    def override(self, policy: Policy, *, warm: bool = True) -> str:
+        """The text for a load. Where the new version was loaded it is the same each time but for the policy, so
+        nothing is loaded anew; without `warm` it is what ran before."""
+        changes = {} if self.warmup is None or not warm else {"model_warmup": self.warmup}
         return triton_config.override(self.config, policy, **changes)
 
     def dumped(self) -> str:

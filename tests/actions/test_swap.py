@@ -101,17 +101,30 @@ def test_what_the_server_added_is_not_pinned(server: ModelServer, box: Box) -> N
 
 def test_a_warm_up_in_the_kept_shapes(server: ModelServer, box: Box) -> None:
     keep(box)
-    done = swap(box)
+    done = swap(box, warmup="true")
     (sample,) = server.configs["m"]["model_warmup"]
     assert sample["inputs"] == {"FEATURES": {"data_type": "TYPE_FP32", "dims": [4], "zero_data": True}}
     assert sample["batch_size"] == 1
     assert done.text.endswith("answers as kept")
 
 
-def test_no_warm_up_where_it_is_ticked_off(server: ModelServer, box: Box) -> None:
+def test_no_warm_up_of_a_python_model_by_itself(server: ModelServer, box: Box) -> None:
     keep(box)
-    swap(box, warmup="false")
+    swap(box)
     assert "model_warmup" not in server.configs["m"]
+
+
+def test_a_refused_load_leaves_no_warm_up_behind(server: ModelServer, box: Box) -> None:
+    keep(box)
+    server.moods["m", 2] = "fails"
+    found = swap(box, warmup="true")
+    assert found.word == "undone"
+    assert "model_warmup" not in server.configs["m"]
+    assert not any("warm-up" in line for line in found.lines)
+    server.moods["m", 2] = "wrong"
+    found = swap(box, warmup="true")
+    assert "model_warmup" in server.configs["m"]
+    assert "the warm-up stays in the live configuration until a restart or an unload" in found.lines
 
 
 def test_a_gap(server: ModelServer, box: Box) -> None:

@@ -65,7 +65,7 @@ def test_a_swap_under_traffic_and_its_undo(lab: Lab, own: OwnTriton, tmp_path: P
     box = own_box(own, tmp_path, watch=1.0)
     assert do(Keep(), box, "m", {}, Live()).word == "done"
     with traffic(own.port, "m") as seen:
-        up = do(Swap(), box, "m", {"version": "2"}, Live())
+        up = do(Swap(), box, "m", {"version": "2", "warmup": "true"}, Live())
         assert up.word == "done", up
         assert up.undo is not None
         down = do(Swap(), box, "m", up.undo.values, Live())
@@ -96,7 +96,7 @@ def test_a_bad_version(
     box = own_box(own, tmp_path, watch=1.0)
     do(Keep(), box, "m", {}, Live())
     with traffic(own.port, "m"):
-        found = do(Swap(), box, "m", {"version": str(version), "warmup": "false", **values}, Live())
+        found = do(Swap(), box, "m", {"version": str(version), **values}, Live())
     assert found.word == "undone", found
     assert said in found.text
     assert own.ready() == {("m", "1"), ("h", "1"), ("ens", "1")}

@@ -91,8 +91,9 @@ def test_a_back_end_that_takes_the_whole_card(
 
 @pytest.mark.parametrize(("free", "warm"), [(9 * GIB, "true"), (5 * GIB, "false")])
 def test_a_warm_up_by_itself_only_where_a_third_copy_fits(
-    box: Box, monkeypatch: pytest.MonkeyPatch, free: int, warm: str
+    server: ModelServer, box: Box, monkeypatch: pytest.MonkeyPatch, free: int, warm: str
 ) -> None:
+    server.configs["m"]["backend"] = "onnxruntime"
     do(Keep(), box, "m", {}, Live())
     memory(monkeypatch, free, 3 * GIB)
     assert Swap().plan(box, "m", {"version": "2"}).values["warmup"] == warm
