@@ -134,6 +134,8 @@ class Plan(Struct, frozen=True):
     """The id of the interrupted change that this one finishes, undoes or only takes note of."""
     undoes: str = ""
     """The id of the change that this one takes back."""
+    here: bool = False
+    """True: it is done in the operator's own terminal and ends with it; no runner does it."""
 
     @property
     def confirm(self) -> str:

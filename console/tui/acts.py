@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from console.core.text import one_line
-from console.tui.commands import Command
+from console.tui.commands import Command, Kind
 from console.tui.desk import Request
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ TRACED = "100"
 class Act(Command):
     """Base of all keys that open a plan."""
 
-    KIND = "plan"
+    KIND: ClassVar[Kind] = "plan"
     ACTION: ClassVar[str] = ""
 
     def why_off(self, app: ConsoleApp) -> str | None:
@@ -193,6 +193,15 @@ def container_here(app: ConsoleApp) -> ContainerState | None:
     return None if podman is None else podman.container
 
 
+def _none_here(app: ConsoleApp) -> str:
+    podman = app.box.snapshot.container.value
+    unit = podman.unit if podman is not None else None
+    if unit is None:
+        return "there is no Triton container here"
+    name = one_line(unit.name, 80)
+    return f"the container is gone; {name} makes it anew (systemctl start {name}), or u takes back a stop of yours"
+
+
 class ContainerAct(Act):
     """Acts on the Triton container."""
 
@@ -203,7 +212,7 @@ class ContainerAct(Act):
     def why_not(self, app: ConsoleApp) -> str | None:
         found = container_here(app)
         if found is None:
-            return "there is no Triton container here"
+            return _none_here(app)
         running = found.state == "running"
         if self.WANTS == "running" and not running:
             return f"{one_line(found.name, 80)} does not run (it is {one_line(found.state, 40)}): o starts it"
@@ -251,12 +260,6 @@ class Remove(ContainerAct):
 
     ID, KEYS, LABEL, ACTION, WANTS = "container.remove", ("X",), "remove (stopped)", "container.remove", "stopped"
     first = ": only a stopped one can be removed; x stops it"
-
-
-class Unit(ContainerAct):
-    """Unit: what is installed, what would suit this container, and writing it (plan first)."""
-
-    ID, KEYS, LABEL, ACTION = "container.unit", ("U",), "unit", "unit.write"
 
 
 class Pull(Act):

@@ -13,7 +13,9 @@ from textual.binding import BindingsMap
 from textual.screen import Screen
 
 import console.tui.acts
-import console.tui.jumps  # noqa: F401  (both register their commands)
+import console.tui.form_acts
+import console.tui.jumps
+import console.tui.shell_act  # noqa: F401  (all register their commands)
 from console.core.history import History
 from console.core.model import PART_FIELDS, Asked, Event, Gaps, LogLine, ModelKey, Reading, Snapshot, Verdict
 from console.core.session import Session

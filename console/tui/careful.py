@@ -37,7 +37,7 @@ class CarefulApp(App[None]):
     def watch_terminal(self) -> None:
         """Begin to listen to signals and to look whether the terminal is there; call when the app is mounted."""
         if not self.is_headless:
-            self._listen_to_signals()
+            self.listen_to_signals()
             self.app_resume_signal.subscribe(self, self._came_back)
             self.set_interval(CHECK_EVERY, self._check_terminal)
 
@@ -45,7 +45,7 @@ class CarefulApp(App[None]):
         """After `fg`: Textual 8.2.8 sends only what changes from then on, into an empty screen."""
         self.screen.refresh(layout=True)
 
-    def _listen_to_signals(self) -> None:
+    def listen_to_signals(self) -> None:
         """A kill leaves the terminal clean, too; SIGHUP stays ignored where a supervisor wants it so."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import console.tui.jumps  # noqa: F401  (registers its commands)
+import console.tui.form_acts
+import console.tui.jumps
+import console.tui.shell_act  # noqa: F401  (all register their commands)
 from console.tui import commands
 from console.tui.commands import COMMANDS, EVERYWHERE, Command
 from console.tui.screens import SCREENS

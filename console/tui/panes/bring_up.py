@@ -121,9 +121,9 @@ def _selinux(snapshot: Snapshot, before: tuple[Step, ...]) -> Step:
 def _image(snapshot: Snapshot, before: tuple[Step, ...]) -> Step:
     podman = snapshot.container.value
     if before[3].sign != "ok" or podman is None:
-        return Step("image", "none", "", "after 4")
+        return Step("image", "none", "", "P pull, after 4")
     if not podman.images:
-        return Step("image", "none", "no Triton image here", "podman pull")
+        return Step("image", "none", "no Triton image here", "P pull")
     names = ", ".join(one_line(name, 120).rsplit("/", 1)[-1] for name in podman.images)
     return Step("image", "ok", names, "", tuple(one_line(name) for name in podman.images))
 
@@ -142,7 +142,7 @@ def _models(snapshot: Snapshot, before: tuple[Step, ...]) -> Step:
 def _container(snapshot: Snapshot, before: tuple[Step, ...]) -> Step:
     podman = snapshot.container.value
     if podman is None or podman.container is None:
-        return Step("container and unit", "none", "none", "after 3 and 7")
+        return Step("container and unit", "none", "none", "c create, after 3 and 7")
     container = podman.container
     running = container.state == "running"
     unit = f", {one_line(container.unit, 60)}" if container.unit else ""

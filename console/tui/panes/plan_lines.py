@@ -46,7 +46,7 @@ def plan_rows(plan: Plan, cells: int, *, utc: bool = False) -> list[Row]:
         made.append(Row(((f"[{mark}] {one_line(tick.text, 300)}", "value"),), ("tick", tick.name)))
     for effect in plan.effects:
         made += _text(effect, cells)
-    if not plan.refused:
+    if not plan.refused and not plan.here:
         made += _text(DETACHED, cells, style="dim")
     made += _by_hand(plan, cells)
     if plan.undo:

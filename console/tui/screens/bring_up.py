@@ -20,7 +20,19 @@ class BringUpScreen(BoxScreen):
     """The steps from a bare card to a first answer."""
 
     NAME = "bring_up"
-    FOOTER = ("pane.next", ("go.overview", "Overview"), "problems", "why", "copy", "palette", "help", ("back", "back"))
+    FOOTER = (
+        "open",
+        "bring_up.create",
+        "bring_up.pull",
+        "pane.next",
+        ("go.overview", "Overview"),
+        "problems",
+        "why",
+        "copy",
+        "palette",
+        "help",
+        ("back", "back"),
+    )
 
     def make_panes(self) -> Iterable[Pane]:
         yield BringUpList(id="bring-up")

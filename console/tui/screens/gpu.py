@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from textual.geometry import Region
 
+from console.tui.form_acts import ChangeGpu
 from console.tui.panes.base import Pane, View
 from console.tui.panes.gpu_facts import GpuFacts
 from console.tui.panes.gpu_faults import GpuFaults
@@ -27,6 +28,8 @@ class GpuScreen(BoxScreen):
 
     NAME = "gpu"
     FOOTER = (
+        "gpu.change",
+        "undo",
         ("gpu.before", ". other GPU"),
         ("sort.left", "> sort"),
         "sort.turn",
@@ -65,6 +68,10 @@ class GpuScreen(BoxScreen):
             else:
                 places[name] = region
         return places
+
+    def footer(self) -> Sequence[tuple[str, str, int]]:
+        what = "" if self.compact else ": persistence, clock lock, power limit, compute mode"
+        return [(keys, word + what if word == ChangeGpu.LABEL else word, rank) for keys, word, rank in super().footer()]
 
     def adapt(self, view: View) -> None:
         for pane in self.panes.values():

@@ -74,6 +74,7 @@ class OverviewScreen(BoxScreen):
         ("back", "quit"),
     )
     """Where nothing serves there is no model to act on: what can be done stands on Container."""
+    FOOTER_LAST = (*BoxScreen.FOOTER_LAST, "go.container")
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,0 +1,58 @@
+"""What `!` asks of `console.actions`: writing down that somebody enters the container, and that he has left it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from console.core.session import Session
+
+if TYPE_CHECKING:
+    from console.actions.box import Box
+    from console.core.plan import Outcome, Plan
+
+
+class Entered(Protocol):
+    """A shell that has been written down and may begin."""
+
+    @property
+    def argv(self) -> Sequence[str]:
+        """What to run, with the terminal as it is."""
+
+
+class LateShell:
+    """Shells in the container that a session reads; `state` is the console's folder. Both methods block and raise
+    Refused, SourceError and OSError with one plain sentence."""
+
+    def __init__(self, session: Session, state: Path) -> None:
+        self._session = session
+        self._state = state
+
+    def enter(self, plan: Plan) -> Entered:
+        """Look again and write it down."""
+        from console.actions import shell
+
+        with self._box() as box:
+            return shell.enter(box, plan)
+
+    def left(self, entered: Any, code: int) -> Outcome:
+        """Write down that it ended."""
+        from console.actions import shell
+
+        with self._box() as box:
+            return shell.left(box, entered, code)
+
+    @contextmanager
+    def _box(self) -> Iterator[Box]:
+        from console.actions.box import Box
+        from console.core.plan import Refused
+
+        if self._session.spec is None:
+            raise Refused("nothing is read yet: try again in a second")
+        box = Box(self._session.spec, self._state)
+        try:
+            yield box
+        finally:
+            box.close()
