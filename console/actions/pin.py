@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
@@ -117,8 +118,10 @@ def recover(
     trouble: str,
     lines: list[str],
     figures: Mapping[str, float],
+    good: Literal["failed", "done"] = "failed",
 ) -> Outcome:
-    """After a crash, with consent: pin the versions that served, and start the server. Never raises."""
+    """After a crash, with consent: pin the versions that served, and start the server. `good` is the outcome's word
+    where that went well: the swap itself has failed all the same. Never raises."""
     began = time.monotonic()
     serving = frozenset({(name, str(version)) for version in versions} | set(others))
     shown = ", ".join(str(version) for version in versions)
@@ -134,7 +137,7 @@ def recover(
     if wrong:
         return Outcome("failed", f"{trouble}; started again: {wrong}", tuple(lines), figures=measured)
     return Outcome(
-        "failed",
+        good,
         f"{trouble}; {name} {shown} serves again, pinned in config.pbtxt",
         tuple(lines),
         figures=measured,

@@ -17,6 +17,7 @@ from console.actions.model_look import (
     model_state,
 )
 from console.actions.model_probe import Probe
+from console.actions.pin import recover
 from console.actions.swap_plan import SwapPlan, fit
 from console.actions.swap_run import Settings, Swapper, Trouble
 from console.actions.swap_spec import Spec, listed, probe_kind, spec_of, warmup_of
@@ -70,7 +71,10 @@ class Swap(Action):
         """See Action."""
         kept = {name: text for line in journal for name, text in line.data.items() if line.state == "kept"}
         name = plan.target.name
-        entries = [e for e in box.index().entries if e.name == name]
+        try:
+            entries = [e for e in box.index().entries if e.name == name]
+        except SourceError as error:
+            return _silent(kept, error)
         ready = tuple(
             sorted(int(e.version) for e in entries if e.state == "READY" and e.version and e.version.isdecimal())
         )
@@ -92,6 +96,10 @@ class Swap(Action):
 
     def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
         """See Action."""
+        try:
+            box.ready()
+        except SourceError as error:
+            return _recovered(box, run, error)
         swapper = self._resumed(box, plan, run)
         return self.run(box, plan, run) if swapper is None else swapper.resume()
 
@@ -109,6 +117,27 @@ class Swap(Action):
         spec = Spec.loaded(text)
         probe = _probe(box.address(), plan, spec, _golden(box, spec.name))
         return Swapper(box, plan, run, spec, _settings(box, plan, spec), probe)
+
+
+def _silent(kept: Mapping[str, str], error: SourceError) -> tuple[str, str, str]:
+    """For a server that went down with the runner."""
+    now = f"Triton does not answer: {error.message}"
+    if "spec" not in kept:
+        return f"{now}; nothing was sent", "", ""
+    spec = Spec.loaded(kept["spec"])
+    deed = f"pin {listed(spec.before)} in config.pbtxt of {spec.name} and start container {spec.container}"
+    return now, deed if spec.container else "", ""
+
+
+def _recovered(box: Box, run: Run, error: SourceError) -> Outcome:
+    text = run.kept().get("spec")
+    if text is None:
+        raise error
+    spec = Spec.loaded(text)
+    with run.phase("recover"):
+        return recover(
+            box, run, spec.container, spec.name, spec.before, spec.others, "it was interrupted", [], {}, "done"
+        )
 
 
 def _route(values: Mapping[str, str]) -> str:

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from console.actions import model_load, model_look, swap_run
+from console.actions import swap as swap_action
 from console.actions.box import Box
 from console.actions.golden import Keep
 from console.actions.swap import Swap
-from console.actions.swap_spec import Spec
+from console.actions.swap_spec import Spec, spec_of
+from console.core.model import SourceError
 from console.core.plan import Outcome, Plan, Refused, WrongInput
 from tests.actions.model_boxes import Live, fake_box
 from tests.actions.runs import do, killed
@@ -349,6 +352,28 @@ def test_killed_on_the_way_back(server: ModelServer, box: Box, moment: str, way:
     plan, run = cut(server, box, moment, way)
     assert Swap().undo(box, plan, run).word == "undone"
     assert server.ready["m"] == (1,)
+
+
+@pytest.mark.parametrize("moment", ["recover", "recover done"])
+def test_killed_while_it_recovers(server: ModelServer, box: Box, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    monkeypatch.setattr(swap_action, "spec_of", lambda *told: replace(spec_of(*told), container="triton"))
+    server.moods["m", 2] = "crash"
+    plan = Swap().plan(box, "m", {"version": "2", "recover": "true"})
+    run = killed(Swap(), box, plan, moment)
+    now, finish, undo = Swap().interrupted(box, plan, run.journal())
+    assert now.startswith("Triton does not answer")
+    assert (finish, undo) == ("pin 1 in config.pbtxt of m and start container triton", "")
+    found = Swap().finish(box, plan, Live(kept=dict(run.kept())))
+    assert found.text.startswith("it was interrupted; recovery failed")  # there is no Podman here
+    assert "specific" in (server.root / "m" / "config.pbtxt").read_text()
+
+
+def test_a_server_that_is_gone_before_anything_was_kept(server: ModelServer, box: Box) -> None:
+    plan, run = cut(server, box, "note", "beside")
+    server.down = True
+    assert Swap().interrupted(box, plan, run.journal())[1:] == ("", "")
+    with pytest.raises(SourceError):
+        Swap().finish(box, plan, run)
 
 
 def test_an_unjudged_version_is_named(server: ModelServer, box: Box) -> None:
