@@ -81,7 +81,7 @@ class Swap(Action):
         busy = [f"{e.version} {e.state}" for e in entries if e.state in ("LOADING", "UNLOADING")]
         now = f"READY: {listed(ready)}" + (f"; {', '.join(busy)}" if busy else "")
         if "spec" not in kept:
-            return f"{now}; nothing was sent", "", ""
+            return f"{now}; nothing was sent", f"swap to {plan.values['version']} from the beginning", ""
         spec = Spec.loaded(kept["spec"])
         if ready == spec.before and not busy:
             return (

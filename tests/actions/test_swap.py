@@ -333,7 +333,7 @@ def test_killed_and_finished(server: ModelServer, box: Box, way: str, moment: st
     now, finish, _ = Swap().interrupted(box, plan, run.journal())
     assert now.startswith("READY: ")
     if moment == "note":
-        assert (finish, server.ready["m"]) == ("", (1,))
+        assert (finish, server.ready["m"]) == ("swap to 2 from the beginning", (1,))
     assert Swap().finish(box, plan, run).word == "done"
     assert server.ready == {"m": (2,), "n": (1,)}
 
