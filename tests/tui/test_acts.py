@@ -17,7 +17,7 @@ import console.tui.acting as acting_module
 import console.tui.app as app_module
 import console.tui.widgets.dialog as dialog_module
 from console.core.changes import NOT_OURS
-from console.core.model import Event
+from console.core.model import Event, PodmanState, UnitState
 from console.core.plan import Interrupted, Outcome, Plan, Refused
 from console.tui import commands
 from console.tui.app import ConsoleApp
@@ -30,7 +30,7 @@ from console.tui.state import State
 from console.tui.theme import folders, load
 from console.tui.widgets.dialog import Dialog
 from console.tui.widgets.small_dialogs import Sure, Typed
-from tests.fakes.boxes import Box, drawn_box
+from tests.fakes.boxes import Box, drawn_box, empty_box, good
 from tests.fakes.desk import DONE, OPS, RUNNING, STOP, SWAP, FakeDesk, record
 from tests.fakes.drawn import NOW
 from tests.fakes.session import FakeSession
@@ -587,6 +587,17 @@ async def test_what_cannot_be_acted_on_says_why(tmp_path: Path, monkeypatch: Mon
             "triton runs: only a stopped one can be removed; x stops it",
         ]
         assert not desk.asked
+
+
+async def test_a_container_that_is_gone_names_its_unit(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    desk = FakeDesk()
+    gone = PodmanState("/run/podman/podman.sock", "rootful", unit=UnitState("triton.service", "inactive", "dead"))
+    with_unit = drawn_box(container=good("container", gone))
+    for box, told in ((with_unit, "triton.service makes it anew"), (empty_box(), "there is no Triton")):
+        async with acting(desk, tmp_path, monkeypatch, box=box, screen="container") as (app, pilot):
+            await pilot.press("o")
+            assert told in notices(app)[-1]
+    assert not desk.asked
 
 
 async def test_pull_asks_for_the_image(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
