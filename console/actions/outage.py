@@ -108,18 +108,21 @@ def _rate(value: float | None) -> str:
 # ----------------------------------------------------------------------------------------------- settings that are lost
 
 
-def live_only(box: Box, view: ContainerView, ready: frozenset[tuple[str, str]]) -> tuple[str, ...]:
-    """A line that says which settings the server has that config.pbtxt has not; () where there are none."""
+def live_only(box: Box, view: ContainerView, ready: frozenset[tuple[str, str]], fate: str = "lost") -> tuple[str, ...]:
+    """A line that says which settings the server has that config.pbtxt has not; () where there are none.
+
+    `fate`: `lost` (a restart), `kept` (a plain load leaves an override as it is, triton.md 1.4).
+    """
     try:
         found = _differences(box, view, ready)
     except SourceError as error:
-        return (f"settings that are live only would be lost; whether there are is not known ({error.message})",)
+        return (f"whether there are live-only settings, which would be {fate}, is not known ({error.message})",)
     if not found:
         return ()
     words = [f"{one_line(name, 60)} {_difference(one)}" for name, one in found[:MOST_NAMED]]
     more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    count = "1 live-only setting is lost" if len(found) == 1 else f"{len(found)} live-only settings are lost"
-    return (f"{count}: {', '.join(words)}{more}",)
+    count = "1 live-only setting is" if len(found) == 1 else f"{len(found)} live-only settings are"
+    return (f"{count} {fate}: {', '.join(words)}{more}",)
 
 
 def _difference(one: ConfigDifference) -> str:

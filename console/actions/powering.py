@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable
 from concurrent import futures
@@ -24,6 +25,11 @@ T = TypeVar("T")
 PORT_PATIENCE = 150.0
 """Seconds: Podman's service gave back a port that it had kept after a failed start in 105 to 120 s (host.md 3.6)."""
 PORT_EVERY = 2.0
+BEFORE = 2.0
+"""Seconds of log before a stop that are looked at too."""
+SIGNAL_EVERY = 3.0
+"""Seconds after which a signal that was not taken is sent again."""
+_EXITING = re.compile(r"Signal \(\d+\) received|Waiting for in-flight requests|Timeout \d+: Found")
 LOOK_EVERY = 0.1
 TELL_EVERY = 1.0
 
@@ -63,13 +69,53 @@ def stop(box: Box, view: ContainerView, state: ContainerState, seconds: int, run
     if state.unit:
         through_unit(box, view, state, "stop", run)
     else:
-        control = box.podman()
+        control, again = box.podman(), _Again(box, view, state)
         try:
-            waited(lambda: control.stop(state.name, seconds), run, lambda spent: _draining(view, spent, seconds))
+            waited(lambda: control.stop(state.name, seconds), run, lambda spent: again.told(spent, seconds))
         finally:
             control.close()
+            again.close()
     after = view.state()
     return Stopped(time.monotonic() - began, after.exit_code if after is not None else None)
+
+
+class _Again:
+    """Sends SIGTERM once more to a server that did not take it.
+
+    As process 1 of its container Triton loses a signal that comes before it has set its handler: one that was told to
+    stop while it started was seen to serve on until it was killed, the whole time limit later.
+    """
+
+    def __init__(self, box: Box, view: ContainerView, state: ContainerState) -> None:
+        self._view = view
+        self._name = state.id
+        self._since = time.time() - BEFORE
+        self._is_triton = state.exit_timeout is not None
+        self._control = box.podman()
+        self._next = SIGNAL_EVERY
+        self._told_before = self._exiting()
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._control.close()
+
+    def told(self, spent: float, seconds: int) -> str:
+        """What it waits for; the signal again where the log does not tell that it was taken."""
+        if spent < self._next or not self._is_triton or self._taken():
+            return _draining(self._view, spent, seconds)
+        self._next = spent + SIGNAL_EVERY
+        try:
+            self._control.kill(self._name, "SIGTERM")
+        except SourceError as error:
+            return f"{spent:.0f} s of {seconds}: {one_line(error.message, 200)}"
+        return f"{spent:.0f} s of {seconds}: it did not take SIGTERM (it was starting): sent again"
+
+    def _taken(self) -> bool:
+        return self._exiting() > self._told_before
+
+    def _exiting(self) -> int:
+        """Lines of an exit in the log's end; Podman 4 tells whole seconds, so those of a run before may be among."""
+        return sum(1 for line in self._view.log(self._since) if _EXITING.search(line.text))
 
 
 def through_unit(box: Box, view: ContainerView, state: ContainerState, verb: str, run: Run) -> None:
@@ -223,7 +269,7 @@ def _load_missing(
     busy = _busy(view)
     for name in sorted({name for name, _ in missing} - asked - busy):
         asked.add(name)
-        run.note(f"{one_line(name, 80)} is not among --load-model: loading it")
+        run.note(f"{one_line(name, 80)} is not loaded: loading it")
         box.changing()
         try:
             TritonControl(view.address()).begin_load(name, None, box.settings.actions.load_timeout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from console.actions.box import Box
-from console.actions.container import Pull, Remove, Restart, Start, Stop
+from console.actions.container import Pull, Reload, Remove, Restart, Start, Stop
 from console.actions.recreate import Create
 from console.clients.files import private_folder
 from console.core.plan import Refused, WrongInput
@@ -239,3 +240,71 @@ def test_pull(own: OwnTriton, box: Box) -> None:
             assert Pull().run(box, plan, stopped).word == "undone"
         finally:
             podman.run("rmi", "--force", registry.reference, check=False)
+
+
+def test_reload_in_place_takes_what_is_newer_on_disk(own: OwnTriton, box: Box) -> None:
+    assert own.load("rank", config=_override(own))[0] == 200
+    plan, outcome = done(Reload(), box, "")
+    assert (plan.way, plan.danger) == ("load", "caution")
+    assert any("1 live-only setting is kept: rank max_batch_size 4" in line for line in plan.effects)
+    assert outcome.word == "done", outcome
+    config = own.repository / "rank/config.pbtxt"
+    assert own.triton("GET", "/v2/models/rank/config")[1]["max_batch_size"] == 4, "an override is sticky"
+    config.write_text(config.read_text().replace("max_batch_size: 8", "max_batch_size: 6"))
+    assert done(Reload(), box, "")[1].word == "done"
+    assert own.triton("GET", "/v2/models/rank/config")[1]["max_batch_size"] == 6
+    config.write_text("nonsense: 1")
+    _, failed = done(Reload(), box, "")
+    assert failed.word == "failed"
+    assert own.ready() == {("rank", "1")}, "the old copy serves on"
+    assert Reload().plan(box, "", {"way": "restart"}).danger == "danger"
+
+
+def test_reload_without_explicit_mode_is_a_restart(lab: Lab, tmp_path: Path) -> None:
+    flags = ("--model-control-mode=none",)
+    with own_triton(tmp_path / "models", [MODEL], flags=flags) as own, own_box(own, tmp_path / "state") as box:
+        plan, outcome = done(Reload(), box, "")
+        assert plan.way == "restart"
+        assert "control mode is none" in plan.ways[0].impossible
+        assert outcome.word == "done", outcome
+        assert Reload().plan(box, "", {"way": "load"}).refused
+
+
+def test_a_server_that_is_starting_takes_the_second_signal(own: OwnTriton, box: Box) -> None:
+    """As process 1 it loses a SIGTERM that comes before its handler is set; it was seen to serve on for 60 s."""
+    podman.run("stop", own.name)
+    control = box.podman()
+    control.start(own.name)
+    control.close()
+    plan = Stop().plan(box, "", {})
+    outcome = Stop().run(box, plan, FakeRun())
+    assert outcome.word == "done"
+    assert outcome.figures["stop_s"] < 40
+    assert "killed" not in outcome.text
+
+
+def test_a_unit_is_acted_on_through_systemctl(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for systemctl records its arguments, and acts on the container as the unit would."""
+    record = tmp_path / "record"
+    stand_in = tmp_path / "bin/systemctl"
+    stand_in.parent.mkdir()
+    more = ("--label", "PODMAN_SYSTEMD_UNIT=triton.service")
+    with own_triton(tmp_path / "models", [MODEL], more=more) as own, own_box(own, tmp_path / "state") as box:
+        words = " ".join(podman.command())
+        env = " ".join(
+            f"{name}={value}" for name, value in podman.environment().items() if name.startswith("CONTAINERS")
+        )
+        stand_in.write_text(
+            f"""#!/bin/sh
+echo "$@" >> {record}
+for word; do case "$word" in start|stop|restart) exec env {env} {words} "$word" {own.name} ;; esac; done
+"""
+        )
+        stand_in.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{stand_in.parent}:{os.environ['PATH']}")
+        for action, verb in ((Restart(), "restart"), (Stop(), "stop"), (Start(), "start")):
+            plan, outcome = done(action, box, own.name)
+            assert outcome.word == "done", outcome
+            assert f"systemctl {verb} triton.service" in plan.by_hand[0]
+            assert any(line.endswith(f"{verb} triton.service") for line in record.read_text().splitlines())
+        assert own.ready() == {("rank", "1")}

@@ -176,29 +176,29 @@ def test_a_limit_that_podman_may_not_set_is_refused_first(own: OwnTriton, box: B
     assert may or "memlock to unlimited" in plan.refused
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"image": "a b"},
-        {"ports": "99999:8000"},
-        {"ports": "x"},
-        {"shm_size": "1.5g"},
-        {"ulimits": "memlokc=1"},
-        {"ulimits": "nofile=5:1"},
-        {"ulimits": "nofile=x"},
-        {"cpus": "all"},
-        {"numa": "-1"},
-        {"env": "=x"},
-        {"unset": "NONESUCH"},
-        {"flags": "log-verbose=1"},
-        {"drop_flags": "x"},
-    ],
+WRONG: tuple[Mapping[str, str], ...] = (
+    {"image": "a b"},
+    {"ports": "99999:8000"},
+    {"ports": "x"},
+    {"shm_size": "1.5g"},
+    {"ulimits": "memlokc=1"},
+    {"ulimits": "nofile=5:1"},
+    {"ulimits": "nofile=x"},
+    {"cpus": "all"},
+    {"numa": "-1"},
+    {"env": "=x"},
+    {"unset": "NONESUCH"},
+    {"flags": "log-verbose=1"},
+    {"drop_flags": "x"},
 )
-def test_wrong_values_are_one_sentence(own: OwnTriton, box: Box, values: Mapping[str, str]) -> None:
-    with pytest.raises(WrongInput) as caught:
-        Recreate().plan(box, "", values)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith(f"{next(iter(values))}:")
+
+
+def test_wrong_values_are_one_sentence(own: OwnTriton, box: Box) -> None:
+    for values in WRONG:
+        with pytest.raises(WrongInput) as caught:
+            Recreate().plan(box, "", values)
+        assert "\n" not in str(caught.value)
+        assert str(caught.value).startswith(f"{next(iter(values))}:")
 
 
 def test_a_new_one_that_does_not_start_gives_way_to_the_old(plain: OwnTriton, plain_box: Box) -> None:
@@ -221,7 +221,7 @@ def test_a_model_that_is_not_ready_again_gives_way_to_the_old(plain: OwnTriton, 
         outcome = Recreate().run(box, plan, run)
     assert outcome.word == "undone", outcome
     assert "not READY after 6 s: rank 1" in outcome.text
-    assert any("0 of 1 READY, server's ready flag 400" in note for note in run.notes), run.notes
+    assert any("0 of 1 READY, server's ready flag" in note for note in run.notes), run.notes
     assert plain.ready() == {("rank", "1")}
 
 
@@ -298,8 +298,9 @@ def test_a_killed_way_to_a_kept_one(plain: OwnTriton, plain_box: Box, phase: str
     with pytest.raises(Died):
         Back().run(plain_box, plan, run)
     undo = phase != "aside"
-    outcome = (Back().undo if undo else Back().finish)(plain_box, plan, FakeRun(kept=run.facts))
-    assert outcome.word == ("undone" if undo else "done"), outcome
+    way = FakeRun(kept=run.facts)
+    outcome = (Back().undo if undo else Back().finish)(plain_box, plan, way)
+    assert outcome.word == ("undone" if undo else "done"), (outcome, way.notes)
     assert inspect(plain.name)["Id"] == (new if undo else old)
     assert plain.ready() == {("rank", "1")}
 
