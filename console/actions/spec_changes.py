@@ -39,7 +39,7 @@ _PORT = re.compile(
 _LIMITS = "as core cpu data fsize locks memlock msgqueue nice nofile nproc rss rtprio rttime sigpending stack"
 _LIMIT_NAMES = frozenset(_LIMITS.split())
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
-_FLAG = re.compile(r"--[a-z][a-z0-9-]{1,60}")
+_FLAG = re.compile(r"--[a-z][a-z0-9-]{0,60}")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,400}")
 
 
