@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from console.actions.batching_look import Current, validate
-from console.core.model import ContainerState, ModelMetrics, ModelRow, Quantile
+from console.core.model import ContainerState, InstanceGroup, ModelMetrics, ModelRow, Quantile
 from console.core.plan import Check, Plan, Target
 from console.tui.panes.tune_change import TuneChange
 from console.tui.panes.tune_experiments import TuneExperiments, experiments
@@ -42,6 +42,7 @@ def _cards() -> tuple[object, ...]:
 
 
 def test_the_form_has_a_row_for_each_setting_and_each_kind_of_instance() -> None:
+    assert form_rows(current(ENSEMBLE, None), _row("reco"), ()) == ()
     rows = {one.field.name: one for one in form_rows(current(), _row(), _cards())}  # type: ignore[arg-type]
     assert rows["delay_us"].live == "2000"
     assert rows["delay_us"].disk == "500"
@@ -166,6 +167,7 @@ def test_what_was_measured_stands_beside_with_before_and_after() -> None:
 def _peak(typed: dict[str, str], row: ModelRow) -> tuple[str, str, bool | None]:
     now = current()
     found = peak(row, _cards()[0], now, validate(now, values_of(typed)), typed)  # type: ignore[arg-type]
+    assert found is not None
     return found.text, found.source, found.fits
 
 
@@ -176,10 +178,23 @@ def test_at_peak_both_copies_are_on_the_card() -> None:
     assert _peak({f"{INSTANCES}gpu0": "3"}, row) == ("≈ 7.2 of 15.0, fits", "added", True)
     assert _peak({"delay_us": "500"}, _row(memory=None)) == ("? not known", "both copies", None)
     now = current()
-    assert peak(row, None, now, validate(now, {"delay_us": "1"}), {"delay_us": "1"}).fits is None
+    without = peak(row, None, now, validate(now, {"delay_us": "1"}), {"delay_us": "1"})
+    assert without is not None
+    assert without.fits is None
     pane = _live(row)
     pane.peak = peak(row, _cards()[0], now, validate(now, {"delay_us": "1"}), {"delay_us": "1"})  # type: ignore[arg-type]
     assert "at peak" in text_of(pane, view_of(BOX, 56))
+
+
+def test_a_model_on_the_cpu_takes_no_memory_of_the_card() -> None:
+    now = current({**RANKING, "instance_group": [{"kind": "KIND_CPU", "count": 2}]})
+    config = _row().config
+    assert config is not None
+    row = _row(memory=None, config=changed(config, instance_groups=(InstanceGroup("KIND_CPU", 2),)))
+    assert peak(row, None, now, validate(now, {"delay_us": "1"}), {"delay_us": "1"}) is None
+    assert peak(row, None, now, validate(now, {"instances": "gpu0=1"}), {f"{INSTANCES}gpu0": "1"}) is not None
+    told = next(line for line in text_of(_live(row), view_of(BOX, 56)).splitlines() if line.startswith("VRAM"))
+    assert told.split() == ["VRAM", "GiB", "–", "–", "on", "CPU"]
 
 
 def test_a_model_without_figures_says_so() -> None:

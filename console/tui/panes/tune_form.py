@@ -61,7 +61,9 @@ MOST_REASON = 3
 
 
 def form_rows(now: Current, row: ModelRow | None, cards: Sequence[GpuState]) -> tuple[FormRow, ...]:
-    """The rows of one model's form."""
+    """The rows of one model's form; none for an ensemble, which has no batcher."""
+    if now.facts.is_ensemble:
+        return ()
     told = {one.name: one for one in now.fields}
     fields = {one.name: one for one in change.FIELDS}
     made: list[FormRow] = []
@@ -275,7 +277,7 @@ class TuneForm(FormPane):
         """`one field changed: one full reload of ranking`."""
         found = self.found
         if found is not None and found.problems:
-            return "cannot be applied: see ✗ beside the field"
+            return "cannot be applied: see ✗ beside the field" if self.form.values else "nothing can be changed here"
         if found is None or not found.changed:
             return "nothing changed: ← → steps a value, enter types one"
         count = len(found.changed)

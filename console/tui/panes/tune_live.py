@@ -25,6 +25,7 @@ LABEL, LEAST_SOURCE = 9, 7
 LEAST_LIVE, LEAST_MEASURED = 7, 13
 FIGURES = ("rate", "mean", "wait", "batch", "execs", "busy", "util")
 BOTH = "both copies"
+ON_CPU = "KIND_CPU"
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,20 @@ class Peak:
     """None = not known."""
 
 
-def peak(row: ModelRow | None, card: GpuState | None, now: Current, found: Validated, typed: Mapping[str, str]) -> Peak:
-    """Most memory of the card during the change: both copies, or the added instances where it is made in place."""
+def peak(
+    row: ModelRow | None, card: GpuState | None, now: Current, found: Validated, typed: Mapping[str, str]
+) -> Peak | None:
+    """Most memory of the card during the change: both copies, or the added instances where it is made in place; None
+    where no instance is on a card before or after."""
+    new = change.wanted(now.settings, values_of(typed))
+    if all(group.kind == ON_CPU for group in (*now.settings.instances, *new.instances)):
+        return None
     one = memory_of_one(row)
     source = "added" if found.in_place else BOTH
     if card is None or card.memory_used is None or card.memory_total is None:
         return Peak("?", "no card told", None)
     if one is None:
         return Peak("? not known", source, None)
-    new = change.wanted(now.settings, values_of(typed))
     copies = new.total_instances - (now.settings.total_instances if found.in_place else 0)
     most = card.memory_used + max(0.0, copies * one)
     fits = most <= card.memory_total
@@ -136,8 +142,13 @@ class TuneLive(Pane):
 
     def _memory(self, view: View, sizes: tuple[int, int, int]) -> list[Row]:
         assert self.row is not None
-        memory = "?" if self.row.memory is None else units.gib(self.row.memory)
-        made = [_row("VRAM GiB", memory, units.NONE, one_line(self.row.memory_origin or "unseen", 20), sizes)]
+        groups = self.row.config.instance_groups if self.row.config is not None else ()
+        on_cpu = bool(groups) and all(group.kind == ON_CPU for group in groups)
+        none = on_cpu or self.row.ensemble
+        memory = units.NONE if none else "?" if self.row.memory is None else units.gib(self.row.memory)
+        told = one_line(self.row.memory_origin or "unseen", 20)
+        origin = "on CPU" if on_cpu else "its steps" if self.row.ensemble else told
+        made = [_row("VRAM GiB", memory, units.NONE, origin, sizes)]
         if self.peak is not None:
             style = {True: "", False: "warn", None: "unknown"}[self.peak.fits]
             room = sizes[0] + sizes[1]

@@ -71,7 +71,7 @@ PRESET_WORDS = {
     "1000": "delay 1000 µs",
     "2000": "delay 2000 µs: the long end of the field's rule",
     "off": "no dynamic batching: a request at a time for each instance",
-    "throughput": "delay 5000 µs, no preferred sizes: batches fill up; requests wait longer",
+    "throughput": "delay 5000 µs, no preferred sizes: batches fill, requests wait",
     AS_LIVE: "take back what was changed in the form",
 }
 
@@ -245,7 +245,8 @@ class TuneScreen(BoxScreen):
             assert self.form.found is not None
             wrong = {note.name for note in self.form.form.notes if note.sign == "fail"}
             same = [name for name in self.form.form.values if name not in {*self.form.form.changed, *wrong}]
-            self.form.form.reset(same) if same else None
+            if same:
+                self.form.form.reset(same)
         self._plan_soon()
         self.app_.refresh_now()
 
@@ -255,6 +256,7 @@ class TuneScreen(BoxScreen):
         self._judge()
         self._plan_soon()
         self.form.again()
+        self.form.select(self.form.cursor)
 
     def _judge(self) -> None:
         """What the server's rules say; sends nothing and looks at nothing."""
