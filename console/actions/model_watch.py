@@ -16,6 +16,8 @@ SLOWER = 2.0
 LEAST_MS = 1.0
 """A mean must be this much longer too: twice a tenth of a millisecond is noise."""
 LEAST_FAILS = 3
+SILENCE = 1.0
+"""Seconds without any answer that mean something: a busy host may stall for a tenth of it."""
 MORE_FAILS = 0.05
 """Share of failures above that before."""
 
@@ -82,7 +84,7 @@ def worse(before: Flow | None, now: Flow, *, latency: bool = True) -> str:
     if before is None or before.mean_ms is None or before.done < ENOUGH:
         return ""
     expected = before.done / before.seconds * now.seconds if before.seconds > 0 else 0.0
-    if expected >= ENOUGH and now.done + now.failed == 0:
+    if now.seconds >= SILENCE and expected >= ENOUGH and now.done + now.failed == 0:
         return f"none of about {expected:.0f} requests was answered in {now.seconds:.1f} s"
     if not latency or now.done < ENOUGH or now.mean_ms is None:
         return ""

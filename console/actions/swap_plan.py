@@ -106,7 +106,7 @@ class SwapPlan:
 
     def _warm_by_itself(self) -> str:
         """On where a third copy fits. Off for Python models: one whose process ends within its warm-up may take the
-        whole server down (seen on 2.51.0, once in two tries), while the probe finds it and goes back."""
+        whole server down (seen on 2.51.0, twice in three tries), while the probe finds it and goes back."""
         python = self.seen.config is not None and self.seen.config.backend == "python"
         useful = warmup_of(self.seen, self.golden) is not None and self.fit.spare and not python
         return "true" if useful else "false"
@@ -144,6 +144,10 @@ class SwapPlan:
 
     def checks(self) -> tuple[Check, ...]:
         found = [self._on_disk(), self._config(), *self._mode(), route_check(self.seen), self._fits(), self._asked()]
+        config = self.seen.config
+        if config is not None and config.backend == "python" and config.warmup_samples:
+            text = "a Python process that ends in it may take the server down"
+            found.append(Check("warn", f"its warm-up runs {self.new} within the load: {text}"))
         if self.seen.unloading:
             found.append(Check("note", f"still ending: {', '.join(self.seen.unloading)}, its memory is not back yet"))
         if self.seen.live_only:

@@ -254,7 +254,9 @@ class Swapper:
             if time.monotonic() - asked >= ASK_EVERY:
                 asked = time.monotonic()
                 self._ask()
-        return self._look(settled or whole)
+        flow = self._look(whole)
+        late = self._look(settled) if settled is not None else flow
+        return late if late.done + late.failed >= ENOUGH else flow
 
     def _look(self, meter: Meter) -> Flow:
         try:

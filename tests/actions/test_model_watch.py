@@ -29,6 +29,7 @@ COUNTS = st.integers(0, 2**40)
         (None, Flow(100, 0, 50.0, 1.0), ""),
         (USUAL, Flow(0, 0, None, 1.0), "none of about 50 requests was answered in 1.0 s"),
         (USUAL, Flow(0, 0, None, 0.1), ""),
+        (Flow(1000, 0, 5.0, 1.0), Flow(0, 0, None, 0.9), ""),
         (Flow(100, 0, 5.0, 0.0), Flow(0, 0, None, 1.0), ""),
         (Flow(3, 0, 5.0, 1.0), Flow(100, 0, 50.0, 1.0), ""),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from console.actions import model_load, model_look, swap_run
+from console.actions import model_load, model_look, model_watch, swap_run
 from console.actions import swap as swap_action
 from console.actions.box import Box
 from console.actions.golden import Keep
@@ -32,6 +32,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_load, "PODMAN_LAG", 0.1)
     monkeypatch.setattr(swap_run, "HUNG_GRACE", 0.2)
     monkeypatch.setattr(swap_run, "BASELINE", 0.05)
+    monkeypatch.setattr(model_watch, "SILENCE", 0.1)
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_a_swap_under_traffic_and_its_undo(lab: Lab, own: OwnTriton, tmp_path: P
     box = own_box(own, tmp_path, watch=1.0)
     assert do(Keep(), box, "m", {}, Live()).word == "done"
     with traffic(own.port, "m") as seen:
-        up = do(Swap(), box, "m", {"version": "2", "warmup": "true"}, Live())
+        up = do(Swap(), box, "m", {"version": "2"}, Live())
         assert up.word == "done", up
         assert up.undo is not None
         down = do(Swap(), box, "m", up.undo.values, Live())
@@ -74,10 +74,6 @@ def test_a_swap_under_traffic_and_its_undo(lab: Lab, own: OwnTriton, tmp_path: P
     assert seen.versions == {"1", "2"}
     assert up.figures["added_s"] < up.figures["total_s"]
     assert own.ready() == {("m", "1"), ("h", "1"), ("ens", "1")}
-    served = look(box, "m", traffic=False)
-    assert served.config is not None
-    assert served.config.warmup_samples == 1
-    assert any(line.startswith("model_warmup") for line in served.live_only)
 
 
 @pytest.mark.parametrize(
@@ -93,11 +89,11 @@ def test_a_swap_under_traffic_and_its_undo(lab: Lab, own: OwnTriton, tmp_path: P
 def test_a_bad_version(
     lab: Lab, own: OwnTriton, tmp_path: Path, version: int, values: dict[str, str], said: str
 ) -> None:
-    box = own_box(own, tmp_path, watch=1.0)
+    box = own_box(own, tmp_path, watch=1.5)
     do(Keep(), box, "m", {}, Live())
-    with traffic(own.port, "m"):
+    with traffic(own.port, "m", clients=6):
         found = do(Swap(), box, "m", {"version": str(version), **values}, Live())
-    assert found.word == "undone", found
+    assert found.word == "undone", (found.text, found.lines, found.figures)
     assert said in found.text
     assert own.ready() == {("m", "1"), ("h", "1"), ("ens", "1")}
 
@@ -125,6 +121,19 @@ def test_reload_unload_and_load(lab: Lab, own: OwnTriton, tmp_path: Path) -> Non
     assert gone.lines == ("ens 1 went down with it",)
     assert do(Load(), box, "m", {}, Live()).text == "m 1 is READY"
     assert ("ens", "1") in own.ready()
+
+
+def test_a_warm_up_stays_live(lab: Lab, own: OwnTriton, tmp_path: Path) -> None:
+    """The last of this server: with a warm-up, a version whose process dies may take the server down."""
+    box = own_box(own, tmp_path)
+    do(Keep(), box, "m", {}, Live())
+    assert do(Swap(), box, "m", {"version": "2", "warmup": "true"}, Live()).word == "done"
+    served = look(box, "m", traffic=False)
+    assert served.config is not None
+    assert served.config.warmup_samples == 1
+    assert any(line.startswith("model_warmup") for line in served.live_only)
+    plan = Swap().plan(box, "m", {"version": "1"})
+    assert any("its warm-up runs 1 within the load" in check.text for check in plan.checks)
 
 
 @pytest.mark.parametrize("mood", ["crash", "crash_load"])
