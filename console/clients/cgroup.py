@@ -14,6 +14,7 @@ from console.core.text import whole_number
 
 _UNLIMITED = 2**60
 """v1 writes "no limit" as the largest page-aligned number."""
+_LIBPOD = re.compile(r"/libpod-(?!conmon-)")
 _UNIT = re.compile(r"/([^/]+\.service)(?=/|$)")
 
 
@@ -89,12 +90,13 @@ class Cgroup(Struct, frozen=True):
 def container_cgroup(pid: int, root: Path = Path("/")) -> Cgroup:
     """The cgroup of the container that a process is in (the part of its path up to `libpod-...`).
 
-    SourceError when /proc does not tell: the process is gone, or its cgroup lies outside this console's namespace.
+    SourceError when the process is gone, its cgroup lies outside this console's namespace, or the container has none of
+    its own: rootless Podman on cgroup v1 leaves it in its user's, whose figures are those of all that runs there.
     """
     folders: dict[str, Path] = {}
     base = root / "sys/fs/cgroup"
     for controllers, path in _lines(pid, root):
-        if path.startswith("/.."):
+        if path.startswith("/..") or not _is_containers(path):
             continue
         if controllers == "":
             unified = base / "unified" if (base / "unified").is_dir() else base
@@ -105,7 +107,9 @@ def container_cgroup(pid: int, root: Path = Path("/")) -> Cgroup:
             if not controller.startswith("name="):
                 folders[controller] = _v1_folder(base, controllers, controller) / _container_part(path)
     if not folders:
-        raise SourceError("unavailable", f"the cgroup of process {pid} could not be read")
+        raise SourceError(
+            "unavailable", f"the cgroup of process {pid} could not be read, or is not its container's own"
+        )
     return Cgroup(folders)
 
 
@@ -120,6 +124,10 @@ def _lines(pid: int, root: Path) -> list[tuple[str, str]]:
         raise SourceError("unavailable", f"process {pid} is gone, or its cgroup may not be read")
     parts = [line.split(":", 2) for line in text.splitlines()]
     return [(part[1], part[2]) for part in parts if len(part) == 3]
+
+
+def _is_containers(path: str) -> bool:
+    return _LIBPOD.search(path) is not None or container_id_of(path) is not None
 
 
 def _container_part(path: str) -> str:

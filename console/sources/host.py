@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 ZOMBIES_EVERY = 30.0
 """Seconds between two walks over all of /proc for zombies that died before this console began to watch."""
+TREE_EVERY = 5.0
+"""Seconds between two walks over all of /proc for the processes of a container without a cgroup of its own."""
 NO_CONTAINER = "no running container is known"
 
 
@@ -209,13 +211,17 @@ def _rates(
 
 
 class ContainerProcesses:
-    """CPU and memory of the processes in the container's cgroup; Python stubs by model; zombies."""
+    """CPU and memory of the processes in the container's cgroup; Python stubs by model; zombies.
+
+    Of one without a cgroup of its own (rootless Podman on cgroup v1): of its first process and all that this started.
+    """
 
     def __init__(self, pid: int, root: Path) -> None:
-        """`pid` is the container's first process. SourceError when it is gone or may not be seen."""
+        """`pid` is the container's first process."""
         self.pid = pid
         self._root = root
-        self._cgroup = cgroup.container_cgroup(pid, root)
+        self._cgroup = _own_cgroup(pid, root)
+        self._tree: tuple[float, tuple[int, ...]] = (float("-inf"), ())
         self._cpu: tuple[float, float] | None = None
         self._before: dict[tuple[int, int], tuple[float, float]] = {}
         self._models: dict[tuple[int, int], str | None] = {}
@@ -225,16 +231,23 @@ class ContainerProcesses:
 
     def read(self, now: float) -> _Share:
         """One reading at monotonic time `now`. SourceError when no process is left."""
-        members = self._cgroup.processes()
+        members = self._cgroup.processes() if self._cgroup else self._descendants(now)
         found = [one for member in members if (one := host.process(member, self._root)) is not None]
         if not found:
-            raise SourceError("unavailable", "the container's processes cannot be seen from here")
+            raise SourceError(
+                "unavailable", f"process {self.pid} is gone, or its container's processes cannot be seen from here"
+            )
         zombies = self._find_zombies(found, now)
         stubs, stub_cores = self._stubs(found, now)
-        return _Share(self._cores(now), sum(one.rss for one in found), stubs, stub_cores, zombies)
+        return _Share(self._cores(now, found), sum(one.rss for one in found), stubs, stub_cores, zombies)
 
-    def _cores(self, now: float) -> float | None:
-        used = self._cgroup.sample().cpu_seconds
+    def _descendants(self, now: float) -> tuple[int, ...]:
+        if now - self._tree[0] >= TREE_EVERY:
+            self._tree = (now, host.descendants(self.pid, self._root))
+        return self._tree[1]
+
+    def _cores(self, now: float, found: list[host.Process]) -> float | None:
+        used = self._cgroup.sample().cpu_seconds if self._cgroup else sum(one.cpu_seconds for one in found)
         before, self._cpu = self._cpu, (None if used is None else (now, used))
         if used is None or before is None or now <= before[0] or used < before[1]:
             return None
@@ -279,3 +292,10 @@ class ContainerProcesses:
         dead = {one.pid for one in (*found, *looked) if one.state == "Z" and one.parent in members}
         self._zombies = tuple(sorted(dead))
         return self._zombies
+
+
+def _own_cgroup(pid: int, root: Path) -> cgroup.Cgroup | None:
+    try:
+        return cgroup.container_cgroup(pid, root)
+    except SourceError:
+        return None

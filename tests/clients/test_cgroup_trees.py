@@ -20,10 +20,10 @@ def test_v1_controllers_that_are_linked_by_their_single_names(tmp_path: Path) ->
     put(
         tmp_path,
         **{
-            "proc/5/cgroup": "3:cpu,cpuacct:/a\n2:name=systemd:/a\n",
-            f"{BASE}/cpu/a/cpu.stat": "nr_periods 3\nnr_throttled 1\n",
-            f"{BASE}/cpuacct/a/cpuacct.usage": "1500000000\n",
-            f"{BASE}/cpu,cpuacct/a/cpuacct.usage": "9\n",
+            "proc/5/cgroup": "3:cpu,cpuacct:/libpod-a\n2:name=systemd:/libpod-a\n",
+            f"{BASE}/cpu/libpod-a/cpu.stat": "nr_periods 3\nnr_throttled 1\n",
+            f"{BASE}/cpuacct/libpod-a/cpuacct.usage": "1500000000\n",
+            f"{BASE}/cpu,cpuacct/libpod-a/cpuacct.usage": "9\n",
         },
     )
     group = cgroup.container_cgroup(5, tmp_path)
@@ -39,11 +39,19 @@ def test_the_hybrid_tree_counts_by_v1(tmp_path: Path) -> None:
 
 
 def test_a_unified_path_without_accounting_is_no_cgroup(tmp_path: Path) -> None:
-    put(tmp_path, **{"proc/5/cgroup": "0::/a\n", f"{BASE}/a/cgroup.procs": "5\n"})
+    put(tmp_path, **{"proc/5/cgroup": "0::/libpod-a\n", f"{BASE}/libpod-a/cgroup.procs": "5\n"})
     with pytest.raises(SourceError, match="cgroup of process 5 could not be read"):
         cgroup.container_cgroup(5, tmp_path)
-    put(tmp_path, **{f"{BASE}/a/cpu.stat": "usage_usec 5000000\n"})
+    put(tmp_path, **{f"{BASE}/libpod-a/cpu.stat": "usage_usec 5000000\n"})
     assert cgroup.container_cgroup(5, tmp_path).sample() == CgroupSample(cpu_seconds=5.0)
+
+
+@pytest.mark.parametrize("path", ["/", "/user.slice/user-1000.slice/session-3.scope", "/x/libpod-conmon-a"])
+def test_a_cgroup_of_others_too_is_not_the_containers(tmp_path: Path, path: str) -> None:
+    """Rootless Podman on cgroup v1 makes none: the figures of its user's, or of the whole machine, are not its own."""
+    root = v1(tmp_path, path)
+    with pytest.raises(SourceError, match="not its container's own"):
+        cgroup.container_cgroup(42, root)
 
 
 @pytest.mark.parametrize(

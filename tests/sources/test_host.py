@@ -166,6 +166,22 @@ def test_the_containers_processes(tmp_path: Path) -> None:
     assert "triton_cores" not in second.missing
 
 
+def test_a_container_without_a_cgroup_of_its_own(tmp_path: Path) -> None:
+    """Rootless Podman on cgroup v1: what its first process started counts, not all that shares the user's cgroup."""
+    root = container(tmp_path, **{"proc/46/stat": stat_line(46, "sshd", parent=1)})
+    for pid in (42, 43, 44, 45, 46):
+        put(root, **{f"proc/{pid}/cgroup": "4:cpu,cpuacct:/\n3:memory:/user.slice\n0::/\n"})
+
+    def change() -> None:
+        put(root, **{"proc/43/stat": stat_line(43, "triton (python)", parent=42, ticks=250)})
+        put(root, **{"proc/46/stat": stat_line(46, "sshd", parent=1, ticks=900)})
+
+    _, second = two_readings(root, change, pid=lambda: 42)
+    assert second.triton_cores == pytest.approx(150 / host._TICKS / 2.0)
+    assert second.triton_rss == 4 * 10 * host._PAGE
+    assert second.stub_pids == {"rank/2": (43, 44), "lm/1": (45,)}
+
+
 def test_a_stub_that_dies_is_seen_as_zombie(tmp_path: Path) -> None:
     root = container(tmp_path)
 

@@ -46,9 +46,8 @@ def _usage(box: ContainerState, snapshot: Snapshot) -> Iterator[Row]:
     yield _two("cpu", f"{units.one(cores)} cores{of}", f"pinned to  {one_line(box.cpuset or units.NONE, 20)}")
     limit = f"of {units.size(usage.memory_limit)}" if usage.memory_limit else "no limit"
     kills = usage.oom_kills
-    yield _two(
-        "memory", f"{units.size(usage.memory)}  {limit}", f"oom kills {units.whole(kills)}", "fail" if kills else ""
-    )
+    memory = "unknown" if usage.memory is None else f"{units.size(usage.memory)}  {limit}"
+    yield _two("memory", memory, f"oom kills {units.whole(kills)}", "fail" if kills else "")
     shm = f"{units.gib(usage.shm_used)} / {units.gib(box.shm_size)} GiB"
     full = bool(usage.shm_used and box.shm_size and usage.shm_used > 0.9 * box.shm_size)
     yield _two("shm", shm, f"tasks {units.whole(usage.pids)}", "", "warn" if full else "")
