@@ -19,13 +19,14 @@ from console.actions.unit import Write
 from console.core.form import Judged, Look, Present, Remark, Wish
 from console.core.plan import Field, Plan
 from console.tui.app import ConsoleApp
+from console.tui.panes.form_pane import FormPane
 from console.tui.screens.form import FormScreen
 from console.tui.screens.plan import PlanDialog
 from tests import wrong_values
 from tests.fakes.boxes import Box, bring_up_box, drawn_box, empty_box, nothing_serves_box
 from tests.fakes.desk import STOP, FakeDesk
 from tests.fakes.forms import ActionOpened, FakeForms
-from tests.tui.stage import SIZES, settled, text_of
+from tests.tui.stage import SIZES, press_fast, settled, text_of
 from tests.tui.test_acts import acting, notices, until
 
 SECRET = wrong_values.SECRET
@@ -49,6 +50,7 @@ async def form_of(
     forms = FakeForms(opened, error)
     monkeypatch.setattr(form_module, "LateForms", lambda session, state: forms)
     monkeypatch.setattr(form_module, "JUDGED_AFTER", 0.001)
+    press_fast(monkeypatch)
     async with acting(desk or FakeDesk(STOP), folder, monkeypatch, size, box=box, screen=screen) as (app, pilot):
         await pilot.press(key)
         assert isinstance(app.box, FormScreen), notices(app)
@@ -187,18 +189,25 @@ async def test_each_wrong_value_of_each_action_is_a_sentence_and_asks_for_nothin
         screen = app.box
         assert isinstance(screen, FormScreen)
         for field in action.FIELDS:
-            for value in wrong_values.wrong(field):
-                if value == wrong_values.NOT_TEXT:
-                    continue  # control characters are shown as escapes before they reach a field
-                await typed(app, pilot, field.name, value)
+            # control characters are shown as escapes before they reach a field
+            wrong = [value for value in wrong_values.wrong(field) if value != wrong_values.NOT_TEXT]
+            for number, value in enumerate(wrong[:2]):
+                if number:  # the keys were tried with the first one
+                    screen.fields.form.put(field.name, value)
+                    screen.on_form_pane_edited(FormPane.Edited(screen.fields))
+                    await judged(app, pilot)
+                else:
+                    await typed(app, pilot, field.name, value)
                 beside = [note for note in screen.fields.form.notes if note.name == field.name]
                 assert [note.sign for note in beside] == ["fail"], value
                 assert not (field.secret and SECRET in beside[0].text)
                 assert f"`{field.name}`" in beside[0].text
                 assert " ".join(beside[0].text.split()[:4]) in text_of(app)
-                await pilot.press("A")
+                screen.plan()
+                await pilot.pause()
                 assert notices(app)[-1].startswith("nothing is asked for: ")
-                assert app.screen is app.box
+            await pilot.press("A")
+            assert app.screen is app.box
             screen.fields.form.reset()
         assert desk.asked == []
 
@@ -249,6 +258,29 @@ async def test_a_plan_waits_until_what_was_typed_is_judged(tmp_path: Path, monke
         await pilot.press("escape")
         await judged(app, pilot)
         assert len(forms.asked) == 2, "after a plan the box is looked at again"
+
+
+async def test_what_was_carried_out_is_no_longer_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Once(ActionOpened):
+        done = False
+
+        def judge(self, box: Any, values: Any) -> Judged:
+            if self.done and values:
+                return Judged(frozenset(), (Remark("env", "note", "sets HF_TOKEN"),))
+            return super().judge(box, values)
+
+    opened = Once(Recreate, STARTS)
+    async with form_of(opened, tmp_path, monkeypatch) as (app, pilot, _):
+        screen = app.box
+        assert isinstance(screen, FormScreen)
+        await typed(app, pilot, "env", f"HF_TOKEN={SECRET}")
+        await pilot.press("A")
+        await until(pilot, lambda: isinstance(app.screen, PlanDialog) and not app.screen.planning)
+        opened.done = True
+        await pilot.press("escape")
+        await judged(app, pilot)
+        assert screen.fields.form.values == {}
+        assert "sets HF_TOKEN" not in text_of(app)
 
 
 async def test_why_there_is_no_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,15 @@ from console.core.text import one_line
 from console.tui.panes.base import Pane, View
 from console.tui.panes.form_pane import FormPane
 from console.tui.panes.wording import wrapped
-from console.tui.widgets.cells import Line
+from console.tui.widgets.cells import Line, width
 from console.tui.widgets.form import FormRow, Note
 from console.tui.widgets.lines import Row
 from console.tui.widgets.short_form import ShortForm
 
-HELP = 2
-"""Lines of the help of the field under the cursor."""
+HELP = 3
+"""Lines of the help of the field under the cursor, with its present value where the column cuts it."""
+MOST_LISTED = 60
+"""Characters of the choices that are listed."""
 _HEADING = re.compile(r"[A-Z]{2}")
 LOOKING = "looking at the box …"
 
@@ -60,7 +62,9 @@ class ActionForm(FormPane):
         here = self.here
         if here is None:
             return []
-        lines = wrapped(one_line(here.off or help_of(here.field)), view.width, most=HELP)
+        now = one_line(here.live, 2000)
+        whole = wrapped(f"now: {now}", view.width, most=HELP) if width(now) > view.width // 3 else []
+        lines = [*wrapped(one_line(here.off or help_of(here.field)), view.width, most=HELP), *whole][-HELP:]
         return [((line, "dim"),) for line in (*lines, *[""] * (HELP - len(lines)))]
 
     def yank(self) -> str:
@@ -72,8 +76,8 @@ def help_of(field: Field) -> str:
     """The field's help with what it takes: `seconds that it gets to stop (0 to 86400 s)`."""
     if field.kind in ("choice", "bool"):
         choices = [one for one in field.choices if one] or ["on", "off"]
-        more = "" if len(choices) > 6 else f"   ← →: {', '.join(one_line(one, 60) for one in choices)}"
-        return f"{field.help}{more}"
+        listed = ", ".join(one_line(one, 60) for one in choices)
+        return f"{field.help}   ← →: {listed if len(listed) <= MOST_LISTED else f'{len(choices)} of them'}"
     if field.low is None or field.high is None:
         return field.help
     return f"{field.help} ({field.low} to {field.high}{' ' + field.unit if field.unit else ''})"

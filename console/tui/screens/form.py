@@ -59,6 +59,8 @@ class FormScreen(BoxScreen):
         self._edits = 0
         self._wanted = False
         """`A` was pressed and waits for the judgement."""
+        self._fresh = False
+        """The box was looked at anew, and what was typed before is not yet judged by that look."""
 
     def _later(self, call: Callable[[], None]) -> None:
         self.app.post_message(FromThread(call))
@@ -145,7 +147,7 @@ class FormScreen(BoxScreen):
             self.fields.look, self._opened, self.judged = None, None, None
             self.fields.form.rows = ()
         else:
-            self._opened = found
+            self._opened, self._fresh = found, True
             self.fields.opened(found.look)
             self.preview.look = found.look
             self._judge()
@@ -191,9 +193,22 @@ class FormScreen(BoxScreen):
         self.preview.judged, self.preview.error = judged, error
         if judged is not None:
             self.fields.judged(judged)
+            self._let_go(judged)
         self._show()
         if self._wanted:
             self.plan()
+
+    def _let_go(self, judged: Judged) -> None:
+        """After a plan was carried out its values are what is so: they need not be typed any more."""
+        if not self._fresh:
+            return
+        self._fresh = False
+        told = {one.name for one in judged.remarks if one.sign == "fail"}
+        form = self.fields.form
+        done = [name for name in form.values if name not in judged.changed | told]
+        if done:
+            form.reset(done)
+        form.notes = tuple(note for note in form.notes if note.name in form.values or note.name in told)
 
     # ------------------------------------------------------------------------------------------------------------ keys
 

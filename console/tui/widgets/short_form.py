@@ -9,9 +9,9 @@ from console.tui.widgets.cells import Line, cut, left, width
 from console.tui.widgets.form import MOST_NOTE, NONE, Form, FormRow
 from console.tui.widgets.lines import Row
 
-LEAST_LABEL, LABEL_SHARE = 20, 5
+LEAST_LABEL, LABEL_SHARE = 22, 5
 """The label takes one of so many parts, and no less than it needs."""
-MARK = 2
+MARK = 3
 
 
 class ShortForm(Form):
@@ -42,11 +42,11 @@ class ShortForm(Form):
         room = max(1, cells - label - column - MARK)
         if self.opened == name:
             shown = MASK if row.field.secret and self.text else self.text
-            return (*start, (" ▸", "key"), (_end(f"{shown}_", room), "value+cursor"))
+            return (*start, (" ▸ ", "key"), (_end(f"{shown}_", room), "value+cursor"))
         if name not in self.values:
             return start
         style = "title" if name in self.changed or any(one.name == name for one in self.notes) else "dim"
-        return (*start, (" ▸", "warn"), (cut(one_line(self._new(row), 400), room), style))
+        return (*start, (" ▸ ", "warn"), (cut(one_line(self._new(row), 400), room), style))
 
     def _new(self, row: FormRow) -> str:
         text = self.value(row)
