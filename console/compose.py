@@ -27,6 +27,8 @@ from console.sources.triton import ConfigSource, IndexSource, MetricsSource, Ser
 
 FIRST_LOOK = 1.0
 """Seconds for which Triton's sources wait for the first word on the container, which tells the ports."""
+FIRST_SIMULATED_LOOK = 20.0
+"""The same for a simulated box: what answers on the usual ports would be a server of the real machine."""
 
 
 TRITON_PARTS = ("triton.server", "triton.index", "triton.stats", "triton.metrics", "triton.config")
@@ -103,7 +105,7 @@ def build(
         root,
     )
     container = Kept(finder)
-    locator = Locator(settings, lambda: _state(container))
+    locator = Locator(settings, lambda: _state(container, FIRST_LOOK if simulated is None else FIRST_SIMULATED_LOOK))
     interval = settings.triton.interval
     # counters that began anew mean a reload, and a reload may mean a new configuration: both are asked for at once
     read_stats = StatsSource(locator.address, interval)
@@ -168,8 +170,8 @@ def _kernel_log(outbox: Outbox, root: Path, simulated: str | None) -> KernelLogS
     return KernelLogSource(outbox.put, root / "dev/kmsg", lambda cursor: [], lambda: boot_time(root))
 
 
-def _state(container: Kept) -> ContainerState | None:
-    container.tried.wait(FIRST_LOOK)
+def _state(container: Kept, patience: float) -> ContainerState | None:
+    container.tried.wait(patience)
     value: PodmanState | None = container.value
     return value.container if value else None
 
@@ -212,10 +214,7 @@ def _simulated(settings: Settings, addresses: Any) -> Settings:
     """The operator's looks, the simulated box's addresses."""
     from msgspec.structs import replace
 
-    host, port = addresses.http.rsplit(":", 1)
-    triton = replace(
-        type(settings.triton)(), host=host, http_port=int(port), metrics_port=int(addresses.metrics.rsplit(":", 1)[1])
-    )
+    triton = type(settings.triton)()  # the container tells the ports, also after somebody recreated it with others
     podman = replace(settings.podman, socket=addresses.podman, container="")
     repository = replace(settings.repository, path="")
     return replace(settings, triton=triton, podman=podman, repository=repository)

@@ -23,7 +23,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -231,6 +231,12 @@ class Batcher:
         """Runs going on now."""
         return len(self._running)
 
+    def set_instances(self, count: int) -> None:
+        """Change the number of instances in place; fewer take effect as their runs end."""
+        self._idle += count - self.scheduling.instances
+        self.scheduling = replace(self.scheduling, instances=count)
+        self._dispatch()
+
     def run(self, until_ns: int, arrivals: Iterable[Request] = ()) -> None:
         """Go on to `until_ns`; `arrivals` are in order of time, none before now and none after `until_ns`."""
         for request in arrivals:
@@ -253,7 +259,7 @@ class Batcher:
         due = self._running[0][0] if self._running else None
         if not self._queue:
             return due
-        if self._idle:
+        if self._idle > 0:
             wake = self._queue[0][0] + self._delay_ns
         elif self._timeout_ns:
             wake = self._policy_check_ns
@@ -269,11 +275,11 @@ class Batcher:
             return
         self._queue.append(request)
         self._queued_items += request[1]
-        if self._idle:
+        if self._idle > 0:
             self._dispatch()
 
     def _dispatch(self) -> None:
-        while self._idle and self._queue:
+        while self._idle > 0 and self._queue:
             if self._timeout_ns:
                 self._drop_expired()
                 if not self._queue:

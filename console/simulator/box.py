@@ -1,35 +1,31 @@
-"""The box's state: clock, traffic, models, card, container. Everything that is read from it is read at `now_ns`.
+"""The box's state: clock, traffic, card, containers. Everything that is read from it is read at `now_ns`.
 
 `advance` is the only way in which time passes. Traffic is drawn for whole seconds of simulated time, from generators of
-its own per model, so that a seed fixes the sequence of events whoever reads, and however often.
+its own per model, so that a seed fixes the sequence of events whoever reads, and however often. It goes where Triton
+would send it at that moment: nowhere while nothing serves.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.planning.batcher import (
-    NS_PER_SECOND,
-    Batcher,
-    BatchTimes,
-    Completion,
-    Outcome,
-    Request,
-    Statistics,
-    poisson_arrivals,
-)
-from console.simulator.card import CONTEXT_MIB, Card
-from console.simulator.configs import Served, config_json
+from console.planning.batcher import NS_PER_SECOND, Completion, Request, poisson_arrivals
+from console.simulator.agenda import Agenda
+from console.simulator.card import CONTEXT_MIB, RESERVED_MIB, TOTAL_MIB, Card
+from console.simulator.configs import Served
+from console.simulator.containers import CONTAINER_ID, Container, ContainerEvent, Containers, first_body
 from console.simulator.host import Host
 from console.simulator.repository import Repository
-from console.simulator.scenes import Ensemble, Model, Scene
-from console.simulator.server_log import LogLine, passing_line, start_lines
+from console.simulator.scenes import Scene
+from console.simulator.server import Server
+from console.simulator.server_log import LogLine, passing_line, start_lines, verbose_line
+from console.simulator.serving import EnsembleRequest, Queue, Version
+from console.simulator.settings import ServerSettings
 
 UP_BEFORE_S = 24 * 60 + 36
 """The container was started this long before the simulation begins: the console is opened after the trouble."""
@@ -44,164 +40,120 @@ START_EVERY_S = 12
 """A container that cannot start is tried again after this time."""
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerEvent:
-    """An event of the container as Podman tells it; exit code only where it has one."""
-
-    at_ns: int
-    action: str
-    exit_code: int = 0
-
-
 @dataclass(slots=True)
-class ServedModel:
-    """One version of a model or ensemble: its scheduler (none for an ensemble) and its counters."""
+class Traffic:
+    """What clients send to one model."""
 
     spec: Served
-    batcher: Batcher | None
-    statistics: Statistics
     rng: random.Random
     phase: float
-    arrivals: list[Request] = field(default_factory=list)
-    in_order: bool = True
+    queue: Queue = field(default_factory=Queue)
 
-    @property
-    def failed(self) -> str | None:
-        """Triton's reason, when it did not load."""
-        return self.spec.failed if isinstance(self.spec, Model) else None
-
-    @property
-    def pending(self) -> int:
-        """Requests waiting for an instance."""
-        return self.batcher.pending if self.batcher else 0
-
-    def offer(self, request: Request) -> None:
-        """A request will arrive at its time."""
-        self.arrivals.append(request)
-        self.in_order = False
-
-    def take_due(self, until_ns: int) -> list[Request]:
-        """Arrivals up to `until_ns`, in order; later ones stay."""
-        if not self.in_order:
-            self.arrivals.sort(key=_arrival)
-            self.in_order = True
-        due = bisect_right(self.arrivals, until_ns, key=_arrival)
-        batch, self.arrivals = self.arrivals[:due], self.arrivals[due:]
-        return batch
-
-    @property
-    def revision(self) -> tuple[int, int, int, int]:
-        """Changes whenever a counter of this model does."""
-        stats = self.statistics
-        return stats.success_count, stats.execution_count, stats.fail_count, self.pending
-
-
-@dataclass(slots=True)
-class _EnsembleRequest:
-    """A request on its way through an ensemble's steps."""
-
-    box: Box
-    ensemble: ServedModel
-    arrival_ns: int
-    size: int
-    on_done: Callable[[Completion], None] | None
-    step: int = 0
-    input_ns: int = 0
-    infer_ns: int = 0
-    output_ns: int = 0
-
-    def start(self, at_ns: int) -> None:
-        spec = self.ensemble.spec
-        assert isinstance(spec, Ensemble)
-        self.box.models[spec.steps[self.step]].offer((at_ns, self.size, self._step_done))
-
-    def _step_done(self, done: Completion) -> None:
-        spec = self.ensemble.spec
-        assert isinstance(spec, Ensemble)
-        self.input_ns += done.input_ns
-        self.infer_ns += done.infer_ns
-        self.output_ns += done.output_ns
-        self.step += 1
-        if self.step < len(spec.steps):
-            self.start(done.finish_ns)
-            return
-        self._count(done.finish_ns)
-        if self.on_done is not None:
-            self.on_done(Completion(Outcome.SUCCESS, self.arrival_ns, done.finish_ns))
-
-    def _count(self, finish_ns: int) -> None:
-        """An ensemble's statistics are sums over its steps, and say nothing of the steps' waiting (triton.md 1.6)."""
-        stats = self.ensemble.statistics
-        queue_ns = 4_000
-        stats.success_count += 1
-        stats.success_ns += finish_ns - self.arrival_ns + queue_ns
-        stats.queue_ns += queue_ns
-        stats.input_ns += self.input_ns
-        stats.infer_ns += self.infer_ns
-        stats.output_ns += self.output_ns
-        stats.inference_count += self.size
-        stats.execution_count += 1
-        stats.last_inference_ns = finish_ns
-        times = stats.batches.setdefault(self.size, BatchTimes())
-        times.count += 1
-        times.input_ns += self.input_ns
-        times.infer_ns += self.infer_ns
-        times.output_ns += self.output_ns
+    def rate(self, seconds: float) -> float:
+        """Requests a second, so many seconds after the beginning."""
+        swing = SWING * math.sin(2 * math.pi * seconds / SWING_PERIOD_S + self.phase)
+        return self.spec.requests_per_second * (1 + swing)
 
 
 class Box:
-    """One simulated box. `start_ns` is the simulated time (epoch ns) at which the console may begin to read."""
+    """One simulated box. `start_ns` is the simulated time (epoch ns) at which the console may begin to read.
 
-    def __init__(self, scene: Scene, *, seed: int, start_ns: int, repository: Path | None = None) -> None:
+    `ports` are those of the host on which Triton's HTTP and metrics are published; `clock_ns` see ServerSettings.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        *,
+        seed: int,
+        start_ns: int,
+        repository: Path | None = None,
+        ports: tuple[int, int] = (8000, 8002),
+        clock_ns: int = 0,
+    ) -> None:
         self.scene = scene
         self.seed = seed
         self.start_ns = start_ns
-        self.started_ns = start_ns - UP_BEFORE_S * NS_PER_SECOND
         self.created_ns = start_ns - CREATED_BEFORE_S * NS_PER_SECOND
-        self.running = scene.exit is None
         self.served: tuple[Served, ...] = (*scene.models, *scene.ensembles)
         self.specs = {model.name: model for model in scene.models}
-        self.models = {spec.name: self._serve(spec) for spec in self.served}
         self.repository = Repository(repository) if repository else None
         if self.repository:
             self.repository.write(self.served, start_ns / NS_PER_SECOND)
-        self.log: list[LogLine] = []
-        self.events: list[ContainerEvent] = []
-        self._write_past()
-        self._order = self._execution_order()
-        self._log_rng = self._rng("log")
-        self._card_rng = self._rng("card")
+        self.now_ns = start_ns - SETTLE_S * NS_PER_SECOND
+        self.agenda = Agenda(self.now_ns)
+        self.containers = Containers(self._serve, lambda: self.agenda.now_ns)
+        self.settings = ServerSettings(clock_ns)
+        self._traffic = [self._clients_of(spec) for spec in self.served]
+        self._log_rng = self.rng("log")
+        self._card_rng = self.rng("card")
         self._next_log_ns = start_ns + round(self._log_rng.expovariate(1 / LOG_EVERY_S) * NS_PER_SECOND)
         self._coming_versions = sorted(scene.new_versions, key=lambda new: new.after_seconds)
-        self.card = self._make_card()
-        self.host = Host(start_ns=start_ns, container_started_ns=self.started_ns, running=self.running)
-        self._host_rng = self._rng("host")
-        self._served_before = 0
-        self._busy_ns = 0
-        self.now_ns = start_ns - SETTLE_S * NS_PER_SECOND
+        self._order: tuple[Server | None, int, list[Version]] = (None, 0, [])
+        self._depth = self._depths()
+        self._write_past(first_body(str(repository or "/data/models"), *ports, "on-failure" if scene.exit else "no"))
+        self.card = Card(scene.card)
+        self.host = Host(start_ns=start_ns, container_started_ns=self.first.started_ns)
+        self._host_rng = self.rng("host")
         self._second_ends_ns = self.now_ns
         self._settle()
 
-    @property
-    def ready(self) -> bool:
-        """Whether every model that should serve does: Triton's server ready flag."""
-        return all(model.failed is None for model in self.models.values())
+    # --------------------------------------------------------------------------------------------------------- looks
 
-    def config(self, name: str) -> dict[str, Any]:
-        """The served configuration of a model."""
-        return config_json(self.models[name].spec, self.specs)
+    @property
+    def running(self) -> bool:
+        """Whether a container's process lives."""
+        return self.containers.running is not None
+
+    @property
+    def server(self) -> Server | None:
+        """The tritonserver that lives now."""
+        running = self.containers.running
+        return running.server if running is not None else None
+
+    @property
+    def first(self) -> Container:
+        """The container of the scene, or the one that took its place."""
+        shown = self.containers.shown
+        assert shown is not None
+        return shown
+
+    @property
+    def models(self) -> dict[str, Version]:
+        """Name -> the version that unversioned requests go to; only of what serves."""
+        server = self.server
+        found = {spec.name: server.models.target(spec.name) for spec in self.served} if server is not None else {}
+        return {name: version for name, version in found.items() if version is not None}
+
+    @property
+    def log(self) -> list[LogLine]:
+        """Of the container that serves, or served last."""
+        return self.first.log
+
+    @property
+    def events(self) -> list[ContainerEvent]:
+        """Of all containers."""
+        return self.containers.events
 
     def nvml_document(self) -> dict[str, Any]:
         """What the NVML stand-in is given to read."""
         return self.card.document(self.now_ns, self.scene.nvml_error)
 
-    def infer(self, name: str, size: int, on_done: Callable[[Completion], None]) -> None:
+    def free_mib(self) -> int:
+        """Card memory that is free when all loads that go on have ended; below 0 they do not fit."""
+        server = self.server
+        taken = sum(one.vram_mib for one in server.models.all()) if server is not None else 0
+        return TOTAL_MIB - RESERVED_MIB - CONTEXT_MIB - taken
+
+    def rng(self, purpose: str) -> random.Random:
+        """A generator of its own for each purpose, fixed by the seed."""
+        return random.Random(f"{self.seed}:{purpose}")
+
+    # ---------------------------------------------------------------------------------------------------------- acts
+
+    def infer(self, version: Version, size: int, on_done: Callable[[Completion], None]) -> None:
         """A request from outside arrives now; `on_done` is called by a later `advance`."""
-        model = self.models[name]
-        if model.batcher is None:
-            _EnsembleRequest(self, model, self.now_ns, size, on_done).start(self.now_ns)
-        else:
-            model.offer((self.now_ns, size, on_done))
+        self._send(version, (self.now_ns, size, on_done))
         self._run_models(self.now_ns)
 
     def advance(self, to_ns: int) -> None:
@@ -210,134 +162,169 @@ class Box:
             if self.now_ns >= self._second_ends_ns:
                 self._begin_second()
             until_ns = min(to_ns, self._second_ends_ns)
-            if self.running:
-                self._run_models(until_ns)
+            next_ns = self.agenda.next_ns
+            if next_ns is not None:
+                until_ns = max(self.now_ns, min(until_ns, next_ns))
+            self._run_models(until_ns)
             self.now_ns = until_ns
+            self.agenda.go_on(until_ns)
             if until_ns == self._second_ends_ns:
                 self._end_second()
+        self._weigh()
 
     def sleep_until(self, to_ns: int) -> None:
         """Pass time without traffic, as when the machine slept; nothing is drawn for it."""
-        for model in self.models.values():
-            model.arrivals.clear()
-            if model.batcher is not None:
-                model.batcher.run(to_ns)
+        for clients in self._traffic:
+            clients.queue.requests.clear()
+        self._run_models(to_ns)
+        self.agenda.go_on(to_ns)
         self.now_ns = self._second_ends_ns = to_ns
 
-    def _rng(self, purpose: str) -> random.Random:
-        return random.Random(f"{self.seed}:{purpose}")
+    # ------------------------------------------------------------------------------------------------------ the past
 
-    def _serve(self, spec: Served) -> ServedModel:
-        rng = self._rng(spec.name)
-        phase = rng.uniform(0, 2 * math.pi)
-        if isinstance(spec, Ensemble):
-            return ServedModel(spec, None, Statistics(), rng, phase)
-        batcher = Batcher(
-            spec.scheduling,
-            spec.service,
-            start_ns=self.start_ns - SETTLE_S * NS_PER_SECOND,
-            rng=self._rng(f"{spec.name}:runs"),
-        )
-        return ServedModel(spec, batcher, batcher.statistics, rng, phase)
+    def _clients_of(self, spec: Served) -> Traffic:
+        rng = self.rng(spec.name)
+        return Traffic(spec, rng, rng.uniform(0, 2 * math.pi))
 
-    def _execution_order(self) -> list[ServedModel]:
-        """Models in an order in which a step comes after the steps that feed it."""
+    def _depths(self) -> dict[str, int]:
+        """How far behind others a model stands in ensembles: a step runs after the steps that feed it."""
         depth: dict[str, int] = {}
         for ensemble in self.scene.ensembles:
             for position, step in enumerate(ensemble.steps):
                 depth[step] = max(depth.get(step, 0), position)
-        with_scheduler = [model for model in self.models.values() if model.batcher is not None]
-        return sorted(with_scheduler, key=lambda model: depth.get(model.spec.name, 0))
+        return depth
 
-    def _make_card(self) -> Card:
-        loaded = sum(model.vram_mib for model in self.scene.models if model.failed is None)
-        process = loaded + CONTEXT_MIB if self.running else 0
-        return Card(self.scene.card, used_mib=process, process_mib=process)
+    def _serve(self, container: Container, exited: Callable[[int], None]) -> Server:
+        server = Server(self, container.command, container.log.append, exited)
+        self.settings.begin(server.trace_file, container.files)
+        if container.state == "running":
+            self.host.began(container.started_ns)
+        return server
+
+    def _write_past(self, body: dict[str, Any]) -> None:
+        first = Container(CONTAINER_ID, body, self.created_ns)
+        self.containers.all.append(first)
+        self.containers.tell(first, "create", self.created_ns)
+        self.containers.cannot_start = self.scene.exit
+        exit_ = self.scene.exit
+        if exit_ is None:
+            self._began(first, self.start_ns - UP_BEFORE_S * NS_PER_SECOND)
+            first.log.extend(start_lines(self.scene, first.command, first.started_ns))
+            first.server = self._serve(first, lambda code: self.containers.ended(first, code))
+            first.state = "running"
+            first.server.begun_long_ago()
+            return
+        for attempt in range(exit_.starts):
+            at_ns = self.start_ns - (exit_.starts - attempt) * START_EVERY_S * NS_PER_SECOND
+            self._began(first, at_ns)
+            first.log.append(LogLine(at_ns, 2, exit_.last_line))
+            self.containers.tell(first, "died", at_ns + 350_000_000, exit_.code)
+            self.containers.tell(first, "cleanup", at_ns + 420_000_000)
+            first.finished_ns = at_ns + 420_000_000
+        first.state, first.exit_code, first.restarts = "exited", exit_.code, exit_.starts - 1
+
+    def _began(self, first: Container, at_ns: int) -> None:
+        self.containers.tell(first, "init", at_ns - 90_000_000)
+        self.containers.tell(first, "start", at_ns)
+        first.started_ns = at_ns
 
     def _settle(self) -> None:
         """Play a short past, then let its counters stand for all the time since the container started."""
         self.advance(self.start_ns)
         self.card.settle()
         self.host.settle(self.start_ns)
-        for model in self.models.values():
-            model.statistics.scale(UP_BEFORE_S // SETTLE_S)
-        self._busy_ns = self._total_busy_ns()
-        self._served_before = sum(model.statistics.success_count for model in self._order)
+        for version in self._versions():
+            version.statistics.scale(UP_BEFORE_S // SETTLE_S)
+        self._since_last("busy_ns")
+        self._since_last("success_count")
         self.card.energy_mj = round(self.card.power_w * 1000) * UP_BEFORE_S
 
-    def _write_past(self) -> None:
-        self.events.append(ContainerEvent(self.created_ns, "create"))
-        exit_ = self.scene.exit
-        if exit_ is None:
-            self._note_start(self.started_ns)
-            return
-        for attempt in range(exit_.starts):
-            at_ns = self.start_ns - (exit_.starts - attempt) * START_EVERY_S * NS_PER_SECOND
-            self._note_start(at_ns)
-            self.events.append(ContainerEvent(at_ns + 350_000_000, "died", exit_.code))
-            self.events.append(ContainerEvent(at_ns + 420_000_000, "cleanup"))
-            self.started_ns = at_ns
+    # -------------------------------------------------------------------------------------------------------- traffic
 
-    def _note_start(self, at_ns: int) -> None:
-        self.events.append(ContainerEvent(at_ns - 90_000_000, "init"))
-        self.events.append(ContainerEvent(at_ns, "start"))
-        self.log.extend(start_lines(self.scene, self.served, at_ns))
-
-    def _rate(self, model: ServedModel, at_ns: int) -> float:
-        seconds = (at_ns - self.start_ns) / NS_PER_SECOND
-        swing = SWING * math.sin(2 * math.pi * seconds / SWING_PERIOD_S + model.phase)
-        return model.spec.requests_per_second * (1 + swing)
+    def _versions(self) -> list[Version]:
+        """All that is in memory, in an order in which a step comes after the steps that feed it."""
+        server = self.server
+        if server is None:
+            return []
+        if self._order[0] is not server or self._order[1] != server.models.changes:
+            found = sorted(server.models.all(), key=lambda one: self._depth.get(one.name, 0))
+            self._order = (server, server.models.changes, found)
+        return self._order[2]
 
     def _begin_second(self) -> None:
         start_ns, end_ns = self.now_ns, self.now_ns + NS_PER_SECOND
         self._second_ends_ns = end_ns
-        if not self.running:
-            return
-        for model in self.models.values():
-            if model.failed is not None or not model.spec.requests_per_second:
+        seconds = (start_ns - self.start_ns) / NS_PER_SECOND
+        for clients in self._traffic:
+            if not clients.spec.requests_per_second:
                 continue
-            times = poisson_arrivals(model.rng, self._rate(model, start_ns), start_ns, end_ns)
-            if model.batcher is None:
-                for at_ns in times:
-                    _EnsembleRequest(self, model, at_ns, 1, None).start(at_ns)
-            else:
-                for at_ns in times:
-                    model.offer((at_ns, 1, None))
+            # drawn also while nothing serves, so that what an operator does changes no later second
+            times = poisson_arrivals(clients.rng, clients.rate(seconds), start_ns, end_ns)
+            clients.queue.requests.extend((at_ns, 1, None) for at_ns in times)
 
     def _run_models(self, until_ns: int) -> None:
-        for model in self._order:
-            assert model.batcher is not None
-            if not (model.arrivals or model.batcher.running or model.batcher.pending):
+        server = self.server
+        for clients in self._traffic:
+            if not clients.queue.requests:
                 continue
-            model.batcher.slowdown = self.card.slowdown
-            model.batcher.run(until_ns, model.take_due(until_ns))
+            due = clients.queue.take_due(until_ns)
+            target = server.models.target(clients.spec.name) if server is not None and server.serving else None
+            if target is None:
+                continue  # nobody there: the connection is refused, or the model is unknown
+            for request in due:
+                self._send(target, self.settings.traced(target, request))
+        for version in self._versions():
+            version.run(until_ns, self.card.slowdown)
+
+    def _send(self, version: Version, request: Request) -> None:
+        if version.batcher is None:
+            EnsembleRequest(version, *request).start()
+        else:
+            version.arrivals.offer(request)
+
+    # -------------------------------------------------------------------------------------------------------- seconds
+
+    def _weigh(self) -> None:
+        """The card's memory now."""
+        server = self.server
+        held = 0 if server is None else sum(one.memory_mib(self.now_ns) for one in server.models.all())
+        running = self.containers.running
+        self.card.hold(0 if server is None else held + CONTEXT_MIB, running.pid if running is not None else 0)
 
     def _end_second(self) -> None:
         self.card.step(self._busy_share(), self._card_rng)
-        served = sum(model.statistics.success_count for model in self._order)
-        self.host.step(self.now_ns, served - self._served_before, self._host_rng)
-        self._served_before = served
-        if not self.running or self.now_ns <= self.start_ns:
+        served = self._since_last("success_count")
+        self.host.step(self.now_ns, served, self._host_rng, running=self.running)
+        if self.now_ns <= self.start_ns:
             return
-        while self._next_log_ns <= self.now_ns:
-            self.log.append(passing_line(self._log_rng, self._next_log_ns))
-            self._next_log_ns += round(self._log_rng.expovariate(1 / LOG_EVERY_S) * NS_PER_SECOND)
+        self._write_log(served)
         elapsed = (self.now_ns - self.start_ns) / NS_PER_SECOND
         while self._coming_versions and self._coming_versions[0].after_seconds <= elapsed:
             new = self._coming_versions.pop(0)
             if self.repository:
                 self.repository.add_version(self.specs[new.model], new.version, self.now_ns / NS_PER_SECOND)
 
-    def _total_busy_ns(self) -> int:
-        return sum(model.statistics.busy_ns for model in self._order)
+    def _write_log(self, served: int) -> None:
+        """Drawn also while nothing serves, as the traffic is."""
+        server = self.server
+        while self._next_log_ns <= self.now_ns:
+            line = passing_line(self._log_rng, self._next_log_ns)
+            if server is not None and server.serving:
+                self.log.append(line)
+            self._next_log_ns += round(self._log_rng.expovariate(1 / LOG_EVERY_S) * NS_PER_SECOND)
+        if server is not None and server.serving and self.settings.verbose:
+            self.log.append(verbose_line(self.now_ns, served))
+
+    def _since_last(self, what: str) -> int:
+        """How much a counter has grown since the last call, over all schedulers; reloads begin at 0."""
+        grown = 0
+        for one in self._versions():
+            if one.batcher is not None:
+                now = getattr(one.statistics, what)
+                grown += now - one.seen.get(what, 0)
+                one.seen[what] = now
+        return grown
 
     def _busy_share(self) -> float:
         """Share of the last second in which a run was on the card, runs taken as starting independently."""
-        total_ns = self._total_busy_ns()
-        mean_running = (total_ns - self._busy_ns) / NS_PER_SECOND
-        self._busy_ns = total_ns
-        return 1.0 - math.exp(-mean_running)
-
-
-def _arrival(request: Request) -> int:
-    return request[0]
+        return 1.0 - math.exp(-self._since_last("busy_ns") / NS_PER_SECOND)

@@ -44,8 +44,12 @@ class Card:
     """Figures of the card at the last whole second."""
 
     scene: CardState
-    used_mib: int
-    process_mib: int
+    process_mib: int = 0
+    pid: int = 0
+    """Of the process that holds it; 0 = none."""
+    highest_mhz: int = MAX_SM_MHZ
+    """Clocks are locked to this at most."""
+    power_limit_w: float = POWER_LIMIT_W
     util: float = 0.0
     memory_util: float = 0.0
     power_w: float = 10.0
@@ -55,6 +59,15 @@ class Card:
     energy_mj: int = 0
     heat_ns: int = 0
     power_cap_ns: int = 250 * NS_PER_SECOND
+
+    @property
+    def used_mib(self) -> int:
+        """Memory in use."""
+        return self.process_mib
+
+    def hold(self, mib: int, pid: int) -> None:
+        """A process holds so much of the memory."""
+        self.process_mib, self.pid = mib, pid
 
     @property
     def slowdown(self) -> float:
@@ -67,23 +80,24 @@ class Card:
         self.memory_util = self.util * 0.48
         slowed = self.scene.slowed_sm_mhz is not None
         power = 12.0 + 0.5 * self.util + rng.gauss(0, 0.6) + (8.0 if slowed else 0.0)
-        self.power_w = min(POWER_LIMIT_W, max(9.0, power))
+        self.power_w = min(self.power_limit_w, max(9.0, power))
         target = 30.0 + 0.56 * self.util + self.scene.extra_heat
         # a heat sink follows the load with a time constant of about 20 s
         self.temperature = min(SLOWDOWN - 1.0, self.temperature + (target - self.temperature) / 20 + rng.gauss(0, 0.1))
         self.energy_mj += round(self.power_w * 1000)
-        self._set_clock(slowed, rng)
+        self._set_clock(slowed, power, rng)
 
-    def _set_clock(self, slowed: bool, rng: random.Random) -> None:
+    def _set_clock(self, slowed: bool, wanted_w: float, rng: random.Random) -> None:
         self.reasons = 0
-        self.sm_mhz = MAX_SM_MHZ
+        self.sm_mhz = min(MAX_SM_MHZ, self.highest_mhz)
         if slowed:
             assert self.scene.slowed_sm_mhz is not None
-            self.sm_mhz = self.scene.slowed_sm_mhz + 15 * rng.randint(-2, 2)
+            self.sm_mhz = min(self.sm_mhz, self.scene.slowed_sm_mhz + 15 * rng.randint(-2, 2))
             self.heat_ns += round(self.scene.slowed_share * NS_PER_SECOND)
             self.reasons |= REASON_SW_THERMAL
-        if self.power_w >= POWER_LIMIT_W:
+        if self.power_w >= self.power_limit_w:
             self.reasons |= REASON_SW_POWER_CAP
+            self.sm_mhz = round(self.sm_mhz * self.power_limit_w / max(wanted_w, self.power_limit_w))
             self.power_cap_ns += NS_PER_SECOND // 4
         if self.util < 1:
             self.reasons |= REASON_GPU_IDLE
@@ -112,7 +126,7 @@ class Card:
             "power_cap_ns": self.power_cap_ns,
             "used_bytes": self.used_mib * MIB,
             "processes": [
-                {"pid": TRITON_PID, "name": "tritonserver", "bytes": self.process_mib * MIB, "util": round(self.util)}
+                {"pid": self.pid, "name": "tritonserver", "bytes": self.process_mib * MIB, "util": round(self.util)}
             ]
             if self.process_mib
             else [],

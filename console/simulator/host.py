@@ -7,12 +7,15 @@ Left out, because they are asked of the file system and not read from a file: si
 
 from __future__ import annotations
 
+import contextlib
 import random
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from console.simulator.card import DRIVER, TRITON_PID, UPDATED_LIBRARY
+from console.simulator.card import DRIVER, UPDATED_LIBRARY
+from console.simulator.containers import Container
 
 NS_PER_SECOND = 1_000_000_000
 MIB = 1024 * 1024
@@ -34,6 +37,15 @@ UPDATE_BEFORE_S = 12 * 60
 CONTROLLERS = ("cpu,cpuacct", "memory", "pids")
 
 
+CDI = """{
+  "cdiVersion": "0.5.0",
+  "kind": "nvidia.com/gpu",
+  "devices": [{"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}],
+  "containerEdits": {"deviceNodes": [{"path": "/dev/nvidiactl"}, {"path": "/dev/nvidia-uvm"}]}
+}
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """What one second adds to the counters."""
@@ -50,12 +62,11 @@ class Rates:
 class Host:
     """Counters of the machine, advanced in whole simulated seconds."""
 
-    def __init__(self, *, start_ns: int, container_started_ns: int, running: bool) -> None:
+    def __init__(self, *, start_ns: int, container_started_ns: int) -> None:
         self.boot_s = start_ns // NS_PER_SECOND - UP_BEFORE_S
         self._container_started_ns = container_started_ns
         self._start_ns = start_ns
         self._second_ns = start_ns
-        self._running = running
         self._rates = Rates()
         self._totals = {field.name: 0 for field in fields(Rates)}
         self._load = 0.0
@@ -70,13 +81,13 @@ class Host:
         self._second_ns = at_ns
         self._load = (self._rates.triton_cpu_ns + self._rates.other_cpu_ns) / NS_PER_SECOND
 
-    def step(self, at_ns: int, requests: int, rng: random.Random) -> None:
+    def step(self, at_ns: int, requests: int, rng: random.Random, *, running: bool) -> None:
         """One second up to `at_ns`, in which the models ended that many requests."""
         for name in self._totals:
             self._totals[name] += getattr(self._rates, name)
         self._second_ns = at_ns
         # about 2.8 cores at 1850 requests a second, as in the drawing of the Overview
-        cores = (0.3 + 0.00135 * requests) * (1 + rng.gauss(0, 0.02)) if self._running else 0.0
+        cores = (0.3 + 0.00135 * requests) * (1 + rng.gauss(0, 0.02)) * running
         others = 0.9 + abs(rng.gauss(0, 0.15))
         self._rates = Rates(
             triton_cpu_ns=round(max(0.0, cores) * NS_PER_SECOND),
@@ -103,26 +114,31 @@ class Host:
         rate: int = getattr(self._rates, name)
         return self._totals[name] + rate * passed_ns // NS_PER_SECOND
 
-    def fixed_files(self, container_id: str, command: list[str], mismatch: bool) -> dict[str, str]:
+    def began(self, started_ns: int) -> None:
+        """A container started: what is counted for it begins anew."""
+        self._container_started_ns = started_ns
+        self._totals["triton_cpu_ns"] = 0
+        self._rates = replace(self._rates, triton_cpu_ns=0)
+
+    def fixed_files(self, mismatch: bool) -> dict[str, str]:
         """Files that do not change while the box runs, by their path below the root."""
         library = UPDATED_LIBRARY if mismatch else DRIVER
-        files = {
+        return {
             "etc/os-release": 'NAME="Rocky Linux"\nVERSION_ID="8.10"\nID="rocky"\nID_LIKE="rhel centos fedora"\n',
             "proc/sys/kernel/osrelease": f"{KERNEL}\n",
             "proc/sys/kernel/hostname": f"{HOSTNAME}\n",
             "proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER}  Release Build\n",
             "sys/module/nvidia/version": f"{DRIVER}\n",
+            **dict.fromkeys(("dev/nvidia0", "dev/nvidiactl", "dev/nvidia-uvm"), ""),
             f"usr/lib64/libnvidia-ml.so.{library}": "",
             "sys/devices/system/cpu/online": f"0-{CORES - 1}\n",
             "sys/block/nvme0n1/size": "1875385008\n",
             "sys/bus/pci/devices/0000:3b:00.0/vendor": "0x10de\n",
             "sys/bus/pci/devices/0000:3b:00.0/class": "0x030200\n",
+            "etc/cdi/nvidia.json": CDI,
             "dev/kmsg": f"5,0,0,-;Linux version {KERNEL}\n",
             "var/log/dnf.rpm.log": self._package_log() if mismatch else "",
         }
-        if self._running:
-            files |= self._container_files(container_id, command)
-        return files
 
     def _package_log(self) -> str:
         at = datetime.fromtimestamp(self._start_ns // NS_PER_SECOND - UPDATE_BEFORE_S, tz=UTC)
@@ -133,17 +149,18 @@ class Host:
             for name in ("nvidia-driver", "nvidia-driver-cuda", "kmod-nvidia-open-dkms")
         )
 
-    def _container_files(self, container_id: str, command: list[str]) -> dict[str, str]:
-        scope = f"machine.slice/libpod-{container_id}.scope"
-        process = f"proc/{TRITON_PID}"
+    def container_files(self, container: Container) -> dict[str, str]:
+        """Files of a container that runs: its process and its control groups."""
+        scope = f"machine.slice/libpod-{container.id}.scope"
+        process, pid = f"proc/{container.pid}", container.pid
         files = {
-            f"{process}/cmdline": "\0".join(command) + "\0",
+            f"{process}/cmdline": "\0".join(container.command) + "\0",
             f"{process}/status": "Name:\ttritonserver\nState:\tS (sleeping)\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n",
             f"{process}/cgroup": "".join(f"{n}:{name}:/{scope}\n" for n, name in enumerate(CONTROLLERS, start=2)),
         }
         folders = {name: f"sys/fs/cgroup/{name}/{scope}" for name in CONTROLLERS}
-        files |= {f"{folder}/cgroup.procs": f"{TRITON_PID}\n" for folder in folders.values()}
-        files |= {
+        files |= {f"{folder}/cgroup.procs": f"{pid}\n" for folder in folders.values()}
+        return files | {
             f"{folders['cpu,cpuacct']}/cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n",
             f"{folders['memory']}/memory.usage_in_bytes": f"{TRITON_MEMORY + 900 * MIB}\n",
             f"{folders['memory']}/memory.limit_in_bytes": "9223372036854771712\n",
@@ -151,24 +168,23 @@ class Host:
             f"{folders['memory']}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n",
             f"{folders['pids']}/pids.current": f"{TRITON_TASKS}\n",
         }
-        return files
 
-    def moving_files(self, container_id: str, now_ns: int) -> dict[str, str]:
+    def moving_files(self, container: Container | None, now_ns: int) -> dict[str, str]:
         """Files whose figures change, as of `now_ns`."""
         files = {
             "proc/stat": self._stat(now_ns),
             "proc/loadavg": f"{self._load:.2f} {self._load:.2f} {self._load:.2f} 4/1480 41391\n",
-            "proc/meminfo": self._meminfo(),
+            "proc/meminfo": self._meminfo(container is not None),
             "proc/diskstats": self._diskstats(now_ns),
             "proc/net/dev": self._net(now_ns),
         }
         for what, share in (("cpu", self._pressure), ("memory", 0.0), ("io", self._pressure / 4)):
             files[f"proc/pressure/{what}"] = f"some avg10={share:.2f} avg60={share:.2f} avg300={share:.2f} total=0\n"
-        if self._running:
+        if container is not None:
             cpu_ns = self.triton_cpu_ns(now_ns)
-            scope = f"sys/fs/cgroup/cpu,cpuacct/machine.slice/libpod-{container_id}.scope"
+            scope = f"sys/fs/cgroup/cpu,cpuacct/machine.slice/libpod-{container.id}.scope"
             files[f"{scope}/cpuacct.usage"] = f"{cpu_ns}\n"
-            files[f"proc/{TRITON_PID}/stat"] = self._process_stat(cpu_ns)
+            files[f"proc/{container.pid}/stat"] = self._process_stat(container.pid, cpu_ns)
         return files
 
     def _stat(self, now_ns: int) -> str:
@@ -179,8 +195,8 @@ class Host:
         idle = max(0, up_ticks - user - system - iowait)
         return f"cpu  {user} 0 {system} {idle} {iowait} 0 0 0 0 0\nbtime {self.boot_s}\n"
 
-    def _meminfo(self) -> str:
-        used = MEMORY_USED if self._running else MEMORY_USED - TRITON_MEMORY
+    def _meminfo(self, running: bool) -> str:
+        used = MEMORY_USED if running else MEMORY_USED - TRITON_MEMORY
         sizes = {"MemTotal": MEMORY, "MemFree": 0, "MemAvailable": MEMORY - used, "SwapTotal": 0, "SwapFree": 0}
         sizes["MemFree"] = sizes["MemAvailable"] // 2
         return "".join(f"{name}: {size // 1024:>15} kB\n" for name, size in sizes.items())
@@ -194,11 +210,11 @@ class Host:
         head = "Inter-|   Receive    |  Transmit\n face |bytes packets errs drop|bytes packets\n"
         return f"{head}  eno1: {received} 0 0 0 0 0 0 0 {sent} 0 0 0 0 0 0 0\n"
 
-    def _process_stat(self, cpu_ns: int) -> str:
+    def _process_stat(self, pid: int, cpu_ns: int) -> str:
         ticks = cpu_ns * TICKS // NS_PER_SECOND
         start = (self._container_started_ns - self.boot_s * NS_PER_SECOND) * TICKS // NS_PER_SECOND
         pages = TRITON_MEMORY // PAGE
-        before = f"{TRITON_PID} (tritonserver) S 1 {TRITON_PID} {TRITON_PID} 0 -1 4194560 0 0 0 0"
+        before = f"{pid} (tritonserver) S 1 {pid} {pid} 0 -1 4194560 0 0 0 0"
         return f"{before} {ticks} 0 0 0 20 0 {TRITON_TASKS} 0 {start} {TRITON_MEMORY * 3} {pages}\n"
 
 
@@ -223,3 +239,12 @@ class HostFolder:
                 path.parent.mkdir(parents=True)
                 partial.write_text(text, encoding="utf-8")
             partial.replace(path)
+
+    def remove(self, files: Iterable[str]) -> None:
+        """Remove files, and the folders that they leave empty."""
+        for name in files:
+            self._written.pop(name, None)
+            path = self.root / name
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()

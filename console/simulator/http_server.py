@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -55,6 +56,21 @@ class Stream:
     headers: dict[str, str] = field(default_factory=dict)
 
 
+class Holder:
+    """A free port, bound and not listened on: a connection is refused, and nobody else gets the port meanwhile."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, 1)
+        self._socket.bind((host, 0))
+        self.port: int = self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        """Give it back."""
+        self._socket.close()
+
+
 Handler = Callable[[Request], Awaitable[Response | Stream]]
 
 
@@ -66,9 +82,9 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
-    async def listen_tcp(self, host: str = "127.0.0.1") -> int:
-        """Listen on a free port; returns it."""
-        self._server = await asyncio.start_server(self._accept, host, 0)
+    async def listen_tcp(self, host: str = "127.0.0.1", port: int = 0) -> int:
+        """Listen on a port, 0 = a free one; returns it. A port that is only held (`Holder`) can be listened on."""
+        self._server = await asyncio.start_server(self._accept, host, port, reuse_address=True, reuse_port=True)
         port = self._server.sockets[0].getsockname()[1]
         assert isinstance(port, int)
         return port
@@ -77,10 +93,15 @@ class HttpServer:
         """Listen on a Unix socket at `path`."""
         self._server = await asyncio.start_unix_server(self._accept, path)
 
-    async def close(self) -> None:
-        """Stop listening and drop all connections."""
+    def refuse(self) -> None:
+        """Stop listening; open connections get their answers."""
         if self._server is not None:
             self._server.close()
+            self._server = None
+
+    async def close(self) -> None:
+        """Stop listening and drop all connections."""
+        self.refuse()
         for task in list(self._connections):
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)

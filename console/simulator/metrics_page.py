@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from console.planning.batcher import FAILURE_REASONS, NS_PER_US, Statistics
-from console.simulator.box import Box, ServedModel
-from console.simulator.card import MIB, POWER_LIMIT_W, TOTAL_MIB, UUID
+from console.simulator.box import Box
+from console.simulator.card import MIB, TOTAL_MIB, UUID
 from console.simulator.host import MEMORY, MEMORY_USED
+from console.simulator.serving import Version
 
-_Value = Callable[[ServedModel], int]
+_Value = Callable[[Version], int]
 
 
 def _us(name: str) -> _Value:
@@ -89,11 +90,12 @@ class MetricsPage:
 
     def __init__(self, box: Box) -> None:
         self._box = box
-        self._lines: dict[str, tuple[tuple[int, int, int, int], list[str]]] = {}
+        self._lines: dict[tuple[str, int], tuple[Version, tuple[int, int, int, int], list[str]]] = {}
 
     def render(self) -> bytes:
         """The whole page."""
-        models = [self._model_lines(model) for model in self._box.models.values() if model.failed is None]
+        server = self._box.server
+        models = [self._model_lines(version) for version in (server.models.ready() if server is not None else ())]
         parts: list[str] = []
         for index, head in enumerate([_HEADS[0], _FAILURE_HEAD, *_HEADS[1:]]):
             parts.append(head)
@@ -101,15 +103,15 @@ class MetricsPage:
         parts.extend(self._server_lines())
         return "".join(parts).encode()
 
-    def _model_lines(self, model: ServedModel) -> list[str]:
-        name, revision = model.spec.name, model.revision
-        kept = self._lines.get(name)
-        if kept is not None and kept[0] == revision:
-            return kept[1]
-        labels = f'model="{name}",version="{model.spec.version}"'
+    def _model_lines(self, model: Version) -> list[str]:
+        key, revision = (model.name, model.version), model.revision
+        kept = self._lines.get(key)
+        if kept is not None and kept[0] is model and kept[1] == revision:
+            return kept[2]
+        labels = f'model="{model.name}",version="{model.version}"'
         lines = [f"{family}{{{labels}}} {value(model)}\n" for family, _, _, value in (_SUCCESS, *_FAMILIES)]
-        lines.insert(1, _failures(name, model.spec.version, model.statistics))
-        self._lines[name] = (revision, lines)
+        lines.insert(1, _failures(model.name, model.version, model.statistics))
+        self._lines[key] = (model, revision, lines)
         return lines
 
     def _server_lines(self) -> Iterator[str]:
@@ -120,7 +122,7 @@ class MetricsPage:
             ("nv_gpu_memory_total_bytes", "GPU total memory, in bytes", "gauge", gpu, TOTAL_MIB * MIB),
             ("nv_gpu_memory_used_bytes", "GPU used memory, in bytes", "gauge", gpu, card.used_mib * MIB),
             ("nv_gpu_power_usage", "GPU power usage in watts", "gauge", gpu, round(card.power_w, 3)),
-            ("nv_gpu_power_limit", "GPU power management limit in watts", "gauge", gpu, int(POWER_LIMIT_W)),
+            ("nv_gpu_power_limit", "GPU power management limit in watts", "gauge", gpu, int(card.power_limit_w)),
             (
                 "nv_energy_consumption",
                 "GPU energy consumption in joules since the Triton Server started",

@@ -1,12 +1,14 @@
-"""A stand-in for `podman system service`: the libpod REST API on a Unix socket, for one container and its image.
+"""A stand-in for `podman system service`: the libpod REST API on a Unix socket, for the box's containers.
 
-It is read-only: it has no call that changes the container. The documents are made in podman_shapes.py.
+What it does is done in containers.py; the documents are made in podman_shapes.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+import io
 import re
+import tarfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,19 +17,10 @@ from typing import Any
 
 import msgspec
 
-from console.simulator.box import Box, ContainerEvent
+from console.simulator.box import Box
+from console.simulator.containers import IMAGE, IMAGE_ID, Container, ContainerEvent, PodmanError, is_image
 from console.simulator.http_server import HttpServer, Request, Response, Stream
-from console.simulator.podman_shapes import (
-    CONTAINER_ID,
-    IMAGE,
-    IMAGE_ID,
-    LABELS,
-    NAME,
-    PODMAN_VERSION,
-    PublishedPorts,
-    Shapes,
-    event_document,
-)
+from console.simulator.podman_shapes import LABELS, PODMAN_VERSION, Shapes, event_document
 from console.simulator.server_log import NS_PER_SECOND, LogLine
 
 HEADERS = {
@@ -63,29 +56,38 @@ _Handler = Callable[[Request, re.Match[str]], Awaitable[Response | Stream]]
 class PodmanService:
     """The service for one box. `advance` brings the box to the present before each answer."""
 
-    def __init__(self, box: Box, ports: PublishedPorts, pulse: Pulse, advance: Callable[[], None]) -> None:
+    def __init__(self, box: Box, pulse: Pulse, advance: Callable[[], None]) -> None:
         self._box = box
-        self._shapes = Shapes(box, ports)
+        self._shapes = Shapes(box)
         self._pulse = pulse
         self._advance = advance
         self._http = HttpServer(self._handle)
         container = r"/containers/(?P<name>[^/]+)"
-        self._routes: list[tuple[re.Pattern[str], _Handler]] = [
-            (re.compile(pattern), handler)
-            for pattern, handler in (
-                (r"/_ping", self._ping),
-                (r"/version", self._version),
-                (r"/info", self._info),
-                (r"/events", self._events),
-                (r"/containers/json", self._list),
-                (r"/containers/stats", self._stats),
-                (container + r"/json", self._inspect),
-                (container + r"/exists", self._exists),
-                (container + r"/top", self._top),
-                (container + r"/logs", self._logs),
-                (r"/images/json", self._images),
-                (r"/images/(?P<image>.+)/exists", self._image_exists),
-                (r"/images/(?P<image>.+)/json", self._image),
+        self._routes: list[tuple[str, re.Pattern[str], _Handler]] = [
+            (method, re.compile(pattern), handler)
+            for method, pattern, handler in (
+                ("GET", r"/_ping", self._ping),
+                ("GET", r"/version", self._version),
+                ("GET", r"/info", self._info),
+                ("GET", r"/events", self._events),
+                ("GET", r"/containers/json", self._list),
+                ("GET", r"/containers/stats", self._stats),
+                ("POST", r"/containers/create", self._create),
+                ("GET", container + r"/json", self._inspect),
+                ("GET", container + r"/exists", self._exists),
+                ("GET", container + r"/top", self._top),
+                ("GET", container + r"/logs", self._logs),
+                ("GET", container + r"/archive", self._archive),
+                ("POST", container + r"/start", self._start),
+                ("POST", container + r"/stop", self._stop),
+                ("POST", container + r"/restart", self._restart),
+                ("POST", container + r"/kill", self._kill),
+                ("POST", container + r"/rename", self._rename),
+                ("DELETE", container, self._remove),
+                ("GET", r"/images/json", self._images),
+                ("POST", r"/images/(?:create|pull)", self._pull),
+                ("GET", r"/images/(?P<image>.+)/exists", self._image_exists),
+                ("GET", r"/images/(?P<image>.+)/json", self._image),
             )
         ]
 
@@ -100,13 +102,20 @@ class PodmanService:
     async def _handle(self, request: Request) -> Response | Stream:
         self._advance()
         path = re.sub(r"^(/v[\d.]+)?(/libpod)?", "", request.path, count=1)
-        for pattern, handler in self._routes:
+        method = "GET" if request.method == "HEAD" else request.method
+        wrong_method = False
+        for wanted, pattern, handler in self._routes:
             if (match := pattern.fullmatch(path)) is None:
                 continue
-            if request.method not in ("GET", "HEAD"):
-                return Response(405, b"Method Not Allowed", {"Content-Type": "text/plain; charset=utf-8"})
-            return await handler(request, match)
-        return Response(404, b"Not Found", {"Content-Type": "text/plain; charset=utf-8"})
+            if wanted != method:
+                wrong_method = True
+                continue
+            try:
+                return await handler(request, match)
+            except PodmanError as error:
+                return _json({"cause": error.cause, "message": str(error), "response": error.status}, error.status)
+        plain = {"Content-Type": "text/plain; charset=utf-8"}
+        return Response(405, b"Method Not Allowed", plain) if wrong_method else Response(404, b"Not Found", plain)
 
     async def _ping(self, _request: Request, _match: re.Match[str]) -> Response:
         headers = HEADERS | {"Libpod-Buildah-Version": "1.33.7", "Cache-Control": "no-cache", "Pragma": "no-cache"}
@@ -119,50 +128,114 @@ class PodmanService:
         return _json(self._shapes.info())
 
     async def _list(self, request: Request, _match: re.Match[str]) -> Response:
-        shown = (self._box.running or request.flag("all")) and self._passes(_filters(request))
-        return _json([self._shapes.list_entry()] if shown else [])
-
-    def _passes(self, filters: dict[str, list[str]]) -> bool:
-        """Podman's container filters: all keys must hold, one value of each is enough (labels: all of them)."""
-        status = "running" if self._box.running else "exited"
-        checks: dict[str, Callable[[str], bool]] = {
-            "name": lambda value: re.search(value, NAME) is not None,
-            "id": CONTAINER_ID.startswith,
-            "status": lambda value: value == status,
-            "ancestor": lambda value: value in (IMAGE, IMAGE_ID),
-        }
-        labels = {key: f"{key}={value}" for key, value in LABELS.items()}
-        if not all(value in labels or value in labels.values() for value in filters.get("label", [])):
-            return False
-        return all(any(map(checks[key], values)) for key, values in filters.items() if key in checks)
+        filters = _filters(request)
+        shown = [one for one in self._box.containers.all if one.running or request.flag("all")]
+        return _json([self._shapes.list_entry(one) for one in shown if _passes(one, filters)])
 
     async def _inspect(self, _request: Request, match: re.Match[str]) -> Response:
-        if not _is_container(match["name"]):
-            return _no_container(match["name"])
-        return _json(self._shapes.inspection())
+        return _json(self._shapes.inspection(self._find(match)))
 
     async def _exists(self, _request: Request, match: re.Match[str]) -> Response:
-        return Response(204, b"", HEADERS) if _is_container(match["name"]) else _no_container(match["name"])
+        self._find(match)
+        return Response(204, b"", HEADERS)
 
     async def _top(self, _request: Request, match: re.Match[str]) -> Response:
-        if not _is_container(match["name"]):
-            return _no_container(match["name"])
-        return _json(self._shapes.top())
+        return _json(self._shapes.top(self._find(match)))
+
+    def _find(self, match: re.Match[str]) -> Container:
+        return self._box.containers.find(match["name"])
+
+    # ---------------------------------------------------------------------------------------------------------- acts
+
+    async def _create(self, request: Request, _match: re.Match[str]) -> Response:
+        try:
+            body = msgspec.json.decode(request.body, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise PodmanError(400, "bad parameter", f"decode(): {error}") from error
+        made = self._box.containers.create(body)
+        return _json({"Id": made.id, "Warnings": []}, 201)
+
+    async def _start(self, _request: Request, match: re.Match[str]) -> Response:
+        began = self._box.containers.start(self._find(match))
+        return Response(204 if began else 304, b"", HEADERS)
+
+    async def _stop(self, request: Request, match: re.Match[str]) -> Response:
+        one = self._find(match)
+        if not self._box.containers.stop(one):
+            return Response(304, b"", HEADERS)
+        await self._wait_stopped(one, _seconds(request, one))
+        return Response(204, b"", HEADERS)
+
+    async def _restart(self, request: Request, match: re.Match[str]) -> Response:
+        one = self._find(match)
+        one.stays = True
+        try:
+            if self._box.containers.stop(one):
+                await self._wait_stopped(one, _seconds(request, one))
+            self._box.containers.start(one)
+        finally:
+            one.stays = False
+        return Response(204, b"", HEADERS)
+
+    async def _wait_stopped(self, one: Container, seconds: int) -> None:
+        until_ns = self._box.now_ns + seconds * NS_PER_SECOND
+        while one.running:
+            if self._box.now_ns >= until_ns and one.server is not None:
+                one.server.kill()
+                return
+            await asyncio.sleep(0.005)
+            self._advance()
+
+    async def _kill(self, request: Request, match: re.Match[str]) -> Response:
+        self._box.containers.kill(self._find(match), request.first("signal", "SIGKILL"))
+        return Response(204, b"", HEADERS)
+
+    async def _rename(self, request: Request, match: re.Match[str]) -> Response:
+        self._box.containers.rename(self._find(match), request.first("name"))
+        return Response(204, b"", HEADERS)
+
+    async def _remove(self, request: Request, match: re.Match[str]) -> Response:
+        one = self._find(match)
+        self._box.containers.remove(one, force=request.flag("force"))
+        return _json([{"Id": one.id, "Err": None}])
+
+    async def _archive(self, request: Request, match: re.Match[str]) -> Response:
+        path = request.first("path")
+        data = self._find(match).files.get(path)
+        if data is None:
+            raise PodmanError(404, "no such file or directory", f'"{path}" could not be found on container')
+        held = io.BytesIO()
+        with tarfile.open(fileobj=held, mode="w") as archive:
+            entry = tarfile.TarInfo(path.rpartition("/")[2])
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+        return Response(200, held.getvalue(), HEADERS | {"Content-Type": "application/x-tar"})
+
+    async def _pull(self, request: Request, _match: re.Match[str]) -> Response:
+        """The one image is always here already; there is no registry."""
+        wanted = request.first("fromImage") or request.first("reference")
+        if is_image(wanted):
+            line = {"status": "Download complete", "id": IMAGE_ID[:12]}
+        else:
+            words = f"initializing source docker://{wanted}: the simulated box has no registry"
+            line = {"error": words, "errorDetail": {"message": words}}  # type: ignore[dict-item]
+        return Response(200, msgspec.json.encode(line) + b"\n", JSON_HEADERS)
+
+    # -------------------------------------------------------------------------------------------------------- streams
 
     async def _stats(self, request: Request, _match: re.Match[str]) -> Response | Stream:
-        for name in request.query.get("containers", []):
-            if not _is_container(name):
-                return _no_container(name)
+        named = request.query.get("containers", [])
+        wanted = [self._box.containers.find(name) for name in named] or list(self._box.containers.all)
         if request.first("stream", "true").lower() not in ("true", "1"):
-            return _json(self._shapes.stats())
+            return _json(self._shapes.stats(wanted))
         seconds = max(1, int(request.first("interval", "5")))
-        return Stream(self._stats_lines(seconds), headers=HEADERS)
+        return Stream(self._stats_lines(wanted, seconds), headers=HEADERS)
 
-    async def _stats_lines(self, interval_s: int) -> AsyncGenerator[bytes, None]:
+    async def _stats_lines(self, wanted: list[Container], interval_s: int) -> AsyncGenerator[bytes, None]:
         due_ns = self._box.now_ns
         while True:
             if self._box.now_ns >= due_ns:
-                yield msgspec.json.encode(self._shapes.stats()) + b"\n"
+                yield msgspec.json.encode(self._shapes.stats(wanted)) + b"\n"
                 due_ns = self._box.now_ns + interval_s * NS_PER_SECOND
             await self._pulse.wait()
 
@@ -196,8 +269,7 @@ class PodmanService:
                 yield index, msgspec.json.encode(event_document(event)) + b"\n"
 
     async def _logs(self, request: Request, match: re.Match[str]) -> Response | Stream:
-        if not _is_container(match["name"]):
-            return _no_container(match["name"])
+        one = self._find(match)
         streams = {number for number, name in ((1, "stdout"), (2, "stderr")) if request.flag(name)}
         if not streams:
             message = "at least one of stdout, stderr must be set: bad parameter"
@@ -205,34 +277,35 @@ class PodmanService:
         since_ns = _time_ns(request.first("since"), self._box.now_ns) or 0
         until_ns = _time_ns(request.first("until"), self._box.now_ns)
         select = _LogSelection(streams, since_ns, until_ns, request.flag("timestamps"))
-        past = [line for line in self._box.log if select.takes(line)]
+        past = [line for line in one.log if select.takes(line)]
         tail = request.first("tail", "all")
         shown = past[-int(tail) :] if tail.isdecimal() and int(tail) else past if not tail.isdecimal() else []
-        follow = request.flag("follow") and self._box.running
+        follow = request.flag("follow") and one.running
         headers = HEADERS | {"Content-Type": "application/octet-stream"}
-        return Stream(self._log_frames(shown, select, follow), headers=headers)
+        return Stream(self._log_frames(one, shown, select, follow), headers=headers)
 
     async def _log_frames(
-        self, shown: list[LogLine], select: _LogSelection, follow: bool
+        self, one: Container, shown: list[LogLine], select: _LogSelection, follow: bool
     ) -> AsyncGenerator[bytes, None]:
-        seen = len(self._box.log)
+        seen = len(one.log)
         if shown:
             yield b"".join(map(select.frame, shown))
         while follow:
             await self._pulse.wait()
-            new = [line for line in self._box.log[seen:] if select.takes(line)]
-            seen = len(self._box.log)
+            new = [line for line in one.log[seen:] if select.takes(line)]
+            seen = len(one.log)
             if new:
                 yield b"".join(map(select.frame, new))
+            follow = one.running
 
     async def _images(self, _request: Request, _match: re.Match[str]) -> Response:
         return _json(self._shapes.images())
 
     async def _image(self, _request: Request, match: re.Match[str]) -> Response:
-        return _json(self._shapes.image()) if _is_image(match["image"]) else _no_image(match["image"])
+        return _json(self._shapes.image()) if is_image(match["image"]) else _no_image(match["image"])
 
     async def _image_exists(self, _request: Request, match: re.Match[str]) -> Response:
-        return Response(204, b"", HEADERS) if _is_image(match["image"]) else _no_image(match["image"])
+        return Response(204, b"", HEADERS) if is_image(match["image"]) else _no_image(match["image"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,17 +330,24 @@ def _json(document: Any, status: int = 200) -> Response:
     return Response(status, msgspec.json.encode(document), JSON_HEADERS)
 
 
-def _is_container(name: str) -> bool:
-    return name == NAME or (len(name) >= 2 and CONTAINER_ID.startswith(name))
+def _passes(one: Container, filters: dict[str, list[str]]) -> bool:
+    """Podman's container filters: all keys must hold, one value of each is enough (labels: all of them)."""
+    checks: dict[str, Callable[[str], bool]] = {
+        "name": lambda value: re.search(value, one.name) is not None,
+        "id": one.id.startswith,
+        "status": lambda value: value == one.state,
+        "ancestor": lambda value: value in (IMAGE, IMAGE_ID),
+    }
+    labels = {key: f"{key}={value}" for key, value in LABELS.items()}
+    if not all(value in labels or value in labels.values() for value in filters.get("label", [])):
+        return False
+    return all(any(map(checks[key], values)) for key, values in filters.items() if key in checks)
 
 
-def _no_container(name: str) -> Response:
-    message = f'no container with name or ID "{name}" found: no such container'
-    return _json({"cause": "no such container", "message": message, "response": 404}, 404)
-
-
-def _is_image(name: str) -> bool:
-    return name in (IMAGE, f"sha256:{IMAGE_ID}") or (len(name) >= 3 and IMAGE_ID.startswith(name))
+def _seconds(request: Request, one: Container) -> int:
+    """How long it gets to stop."""
+    told = request.first("timeout") or request.first("t")
+    return int(told) if told.isdecimal() else int(one.body.get("stop_timeout") or 10)
 
 
 def _no_image(name: str) -> Response:
@@ -299,9 +379,9 @@ def _time_ns(text: str, now_ns: int) -> int | None:
 
 
 def _event_passes(event: ContainerEvent, filters: dict[str, list[str]]) -> bool:
-    containers = filters.get("container", [NAME])
+    wanted = filters.get("container", [event.name])
     return (
         "container" in filters.get("type", ["container"])
         and event.action in filters.get("event", [event.action])
-        and any(map(_is_container, containers))
+        and any(one == event.name or (len(one) >= 2 and event.container.startswith(one)) for one in wanted)
     )

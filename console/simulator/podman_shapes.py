@@ -6,23 +6,19 @@ ones. The version number is that of RHEL 8's Podman.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import platform
 from datetime import UTC, datetime
 from typing import Any
 
-from console.simulator.box import Box, ContainerEvent
-from console.simulator.card import MIB, TRITON_PID
+from console.simulator.box import Box
+from console.simulator.card import MIB
+from console.simulator.containers import IMAGE, IMAGE_ID, Body, Container, ContainerEvent
 from console.simulator.host import CORES, HOSTNAME, KERNEL, MEMORY, TRITON_MEMORY, TRITON_TASKS
 from console.simulator.server_log import NS_PER_SECOND
 
 PODMAN_VERSION = "4.9.4"
-CONTAINER_ID = "9f3c2e1a77b0d46c5e8f0a1b2c3d4e5f60718293a4b5c6d7e8f9012345678abc"
-IMAGE_ID = "5c1b0e2f9d7a48c6b3e1f0a2d4c6e8f00112233445566778899aabbccddeeff0"
 IMAGE_DIGEST = "sha256:2b9d8c7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c4d3e2f1a0b9c"
-NAME = "triton"
-IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
 IMAGE_SIZE = 14_872_354_816
-COMMAND = ["tritonserver", "--model-repository=/models", "--allow-grpc=false", "--exit-on-error=false"]
 ENTRYPOINT = "/opt/nvidia/nvidia_entrypoint.sh"
 LABELS = {
     "com.nvidia.cudnn.version": "9.5.0.50",
@@ -31,23 +27,20 @@ LABELS = {
     "com.nvidia.tritonserver.version": "2.51.0",
 }
 ENVIRONMENT = ["NVIDIA_REQUIRE_DRIVER_CAPABILITIES=video", "TRITON_SERVER_VERSION=2.51.0", "CUDA_VERSION=12.6.2.004"]
+WORKING_DIR = "/opt/tritonserver"
 ZERO_TIME = "0001-01-01T00:00:00Z"
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedPorts:
-    """Host ports of the container's ports 8000 and 8002."""
-
-    http: int
-    metrics: int
+NOFILE = 1024 * 1024
+_DEFAULT_LIMITS = ({"Name": "RLIMIT_NOFILE", "Soft": NOFILE, "Hard": NOFILE},)
+_NODES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
 
 
 class Shapes:
     """Documents about one box, each as of the box's present."""
 
-    def __init__(self, box: Box, ports: PublishedPorts) -> None:
+    def __init__(self, box: Box) -> None:
         self._box = box
-        self._ports = ports
 
     def version(self) -> dict[str, Any]:
         """Answer of /version."""
@@ -78,8 +71,8 @@ class Shapes:
 
     def info(self) -> dict[str, Any]:
         """Answer of /info, the parts that say something."""
-        running = self._box.running
-        store = {"number": 1, "paused": 0, "running": int(running), "stopped": int(not running)}
+        number, running = len(self._box.containers.all), int(self._box.running)
+        store = {"number": number, "paused": 0, "running": running, "stopped": number - running}
         return {
             "host": {
                 "arch": "amd64",
@@ -102,210 +95,112 @@ class Shapes:
             "version": {"APIVersion": PODMAN_VERSION, "Version": PODMAN_VERSION, "OsArch": "linux/amd64"},
         }
 
-    def list_entry(self) -> dict[str, Any]:
-        """The container in /containers/json."""
-        box, exit_ = self._box, self._box.scene.exit
+    def list_entry(self, one: Container) -> dict[str, Any]:
+        """A container in /containers/json."""
         return {
-            "AutoRemove": False,
-            "Command": COMMAND,
-            "Created": stamp(box.created_ns),
+            "AutoRemove": bool(one.body.get("remove")),
+            "Command": one.command,
+            "Created": stamp(one.created_ns),
             "CreatedAt": "",
-            "Exited": not box.running,
-            "ExitedAt": box.events[-1].at_ns // NS_PER_SECOND if exit_ else -62135596800,
-            "ExitCode": exit_.code if exit_ else 0,
-            "Id": CONTAINER_ID,
+            "Exited": one.state == "exited",
+            "ExitedAt": one.finished_ns // NS_PER_SECOND if one.finished_ns else -62135596800,
+            "ExitCode": one.exit_code,
+            "Id": one.id,
             "Image": IMAGE,
             "ImageID": IMAGE_ID,
             "IsInfra": False,
-            "Labels": LABELS,
-            "Mounts": ["/models"],
-            "Names": [NAME],
+            "Labels": _labels(one.body),
+            "Mounts": [str(mount["destination"]) for mount in one.body.get("mounts") or ()],
+            "Names": [one.name],
             "Namespaces": {},
             "Networks": ["podman"],
-            "Pid": TRITON_PID if box.running else 0,
+            "Pid": one.pid,
             "Pod": "",
             "PodName": "",
             "Ports": [
-                {"host_ip": "127.0.0.1", "container_port": inside, "host_port": host, "range": 1, "protocol": "tcp"}
-                for inside, host in self._published()
+                {"host_ip": address, "container_port": inside, "host_port": port, "range": 1, "protocol": "tcp"}
+                for inside, (address, port) in one.ports.items()
             ],
             "Size": None,
-            "StartedAt": box.started_ns // NS_PER_SECOND,
-            "State": "running" if box.running else "exited",
+            "StartedAt": one.started_ns // NS_PER_SECOND if one.started_ns else -62135596800,
+            "State": one.state,
             "Status": "",
         }
 
-    def _published(self) -> tuple[tuple[int, int], ...]:
-        return ((8000, self._ports.http), (8002, self._ports.metrics))
-
-    def inspection(self) -> dict[str, Any]:
+    def inspection(self, one: Container) -> dict[str, Any]:
         """Answer of /containers/X/json."""
-        box = self._box
         bindings = {
-            f"{inside}/tcp": [{"HostIp": "127.0.0.1", "HostPort": str(host)}] for inside, host in self._published()
+            f"{inside}/tcp": [{"HostIp": address, "HostPort": str(port)}]
+            for inside, (address, port) in one.ports.items()
         }
-        models = str(box.repository.root) if box.repository else "/data/models"
+        entrypoint = one.body.get("entrypoint") or [ENTRYPOINT]
         return {
-            "Id": CONTAINER_ID,
-            "Created": stamp(box.created_ns),
-            "Path": ENTRYPOINT,
-            "Args": COMMAND,
-            "State": self._state(),
+            "Id": one.id,
+            "Created": stamp(one.created_ns),
+            "Path": entrypoint[0],
+            "Args": [*entrypoint[1:], *one.command],
+            "State": _state(one),
             "Image": IMAGE_ID,
             "ImageDigest": IMAGE_DIGEST,
-            "ImageName": IMAGE,
+            "ImageName": one.image,
             "Rootfs": "",
             "Pod": "",
             "OCIRuntime": "crun",
-            "Name": NAME,
-            "RestartCount": box.scene.exit.starts - 1 if box.scene.exit else 0,
+            "Name": one.name,
+            "RestartCount": one.restarts,
             "Driver": "overlay",
             "ExecIDs": [],
-            "Mounts": [
-                {
-                    "Type": "bind",
-                    "Source": models,
-                    "Destination": "/models",
-                    "Driver": "",
-                    "Mode": "",
-                    "Options": ["rbind"],
-                    "RW": False,
-                    "Propagation": "rprivate",
-                }
-            ],
+            "Mounts": [_mount(mount) for mount in one.body.get("mounts") or () if mount.get("type") == "bind"],
             "Dependencies": [],
             "NetworkSettings": {
-                "IPAddress": "10.88.0.7" if box.running else "",
-                "Ports": bindings if box.running else {},
+                "IPAddress": "10.88.0.7" if one.running else "",
+                "Ports": bindings if one.running else {},
             },
             "IsInfra": False,
             "IsService": False,
-            "Config": self._container_config(models),
-            "HostConfig": self._host_config(models, bindings),
+            "Config": _container_config(one),
+            "HostConfig": _host_config(one, bindings),
         }
 
-    def _state(self) -> dict[str, Any]:
-        box, exit_ = self._box, self._box.scene.exit
-        state: dict[str, Any] = {
-            "OciVersion": "1.1.0+dev",
-            "Status": "running" if box.running else "exited",
-            "Running": box.running,
-            "Paused": False,
-            "Restarting": False,
-            "OOMKilled": False,
-            "Dead": False,
-            "Pid": TRITON_PID if box.running else 0,
-        }
-        if box.running:
-            state["ConmonPid"] = TRITON_PID - 3
-        state |= {
-            "ExitCode": exit_.code if exit_ else 0,
-            "Error": "",
-            "StartedAt": stamp(box.started_ns),
-            "FinishedAt": stamp(box.events[-1].at_ns) if exit_ else ZERO_TIME,
-            "Health": {"Status": "", "FailingStreak": 0, "Log": None},
-            "CheckpointedAt": ZERO_TIME,
-            "RestoredAt": ZERO_TIME,
-        }
-        return state
-
-    def _container_config(self, models: str) -> dict[str, Any]:
-        return {
-            "Hostname": CONTAINER_ID[:12],
-            "User": "",
-            "Tty": False,
-            "OpenStdin": False,
-            "Env": ENVIRONMENT,
-            "Cmd": COMMAND,
-            "Image": IMAGE,
-            "Volumes": None,
-            "WorkingDir": "/opt/tritonserver",
-            "Entrypoint": ENTRYPOINT,
-            "Labels": LABELS,
-            "Annotations": {"io.container.manager": "libpod"},
-            "StopSignal": 15,
-            "HealthcheckOnFailureAction": "none",
-            "CreateCommand": [
-                "podman", "run", "-d", "--name", NAME, "--device", "nvidia.com/gpu=all", "--shm-size", "1g",
-                "-p", f"127.0.0.1:{self._ports.http}:8000", "-p", f"127.0.0.1:{self._ports.metrics}:8002",
-                "-v", f"{models}:/models:ro", "--stop-timeout", "60", IMAGE, *COMMAND,
-            ],
-            "Umask": "0022",
-            "Timeout": 0,
-            "StopTimeout": 60,
-        }  # fmt: skip
-
-    def _host_config(self, models: str, bindings: dict[str, Any]) -> dict[str, Any]:
-        restart = "on-failure" if self._box.scene.exit else "no"
-        nodes = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
-        return {
-            "Binds": [f"{models}:/models:ro,rprivate,rbind"],
-            "CgroupManager": "systemd",
-            "LogConfig": {"Type": "k8s-file", "Config": None, "Path": "", "Tag": "", "Size": "0B"},
-            "NetworkMode": "bridge",
-            "PortBindings": bindings,
-            "RestartPolicy": {"Name": restart, "MaximumRetryCount": 0},
-            "AutoRemove": False,
-            "CapAdd": [],
-            "CapDrop": [],
-            "IpcMode": "shareable",
-            "Privileged": False,
-            "ReadonlyRootfs": False,
-            "SecurityOpt": [],
-            "ShmSize": 1024 * MIB,
-            "Memory": 0,
-            "NanoCpus": 0,
-            "CpusetCpus": "",
-            "Devices": [
-                {"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": ""}
-                for node in nodes
-                if self._box.running
-            ],
-            "PidsLimit": 2048,
-            "Ulimits": [{"Name": "RLIMIT_MEMLOCK", "Soft": -1, "Hard": -1}],
-        }
-
-    def top(self) -> dict[str, Any]:
-        """Processes of the container, numbered as it sees them."""
+    def top(self, one: Container) -> dict[str, Any]:
+        """Processes of a container, numbered as it sees them."""
         titles = ["USER", "PID", "PPID", "%CPU", "ELAPSED", "TTY", "TIME", "COMMAND"]
-        seconds = max(1, (self._box.now_ns - self._box.started_ns) // NS_PER_SECOND)
+        seconds = max(1, (self._box.now_ns - one.started_ns) // NS_PER_SECOND)
         cpu_s = self._box.host.triton_cpu_ns(self._box.now_ns) // NS_PER_SECOND
         share = f"{cpu_s / seconds * 100:.3f}"
-        row = ["root", "1", "0", share, f"{seconds}s", "?", f"{cpu_s}s", " ".join(COMMAND)]
-        return {"Processes": [row] if self._box.running else [], "Titles": titles}
+        row = ["root", "1", "0", share, f"{seconds}s", "?", f"{cpu_s}s", " ".join(one.command)]
+        return {"Processes": [row] if one.running else [], "Titles": titles}
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self, wanted: list[Container]) -> dict[str, Any]:
         """One report of /containers/stats."""
+        return {"Error": None, "Stats": [self._stats(one) for one in wanted]}
+
+    def _stats(self, one: Container) -> dict[str, Any]:
         box = self._box
-        up_ns = max(1, box.now_ns - box.started_ns)
-        cpu_ns = box.host.triton_cpu_ns(box.now_ns) if box.running else 0
-        received, sent = box.host.network_bytes(box.now_ns) if box.running else (0, 0)
-        memory = TRITON_MEMORY if box.running else 0
+        up_ns = max(1, box.now_ns - one.started_ns)
+        cpu_ns = box.host.triton_cpu_ns(box.now_ns) if one.running else 0
+        received, sent = box.host.network_bytes(box.now_ns) if one.running else (0, 0)
+        memory = TRITON_MEMORY if one.running else 0
         percent = round(cpu_ns / up_ns * 100, 2)
         return {
-            "Error": None,
-            "Stats": [
-                {
-                    "AvgCPU": percent,
-                    "ContainerID": CONTAINER_ID,
-                    "Name": NAME,
-                    "PerCPU": None,
-                    "CPU": percent,
-                    "CPUNano": cpu_ns,
-                    "CPUSystemNano": cpu_ns // 5,
-                    "SystemNano": box.now_ns,
-                    "MemUsage": memory,
-                    "MemLimit": MEMORY,
-                    "MemPerc": memory / MEMORY * 100,
-                    "NetInput": received,
-                    "NetOutput": sent,
-                    "BlockInput": 2_411_724_800 if box.running else 0,
-                    "BlockOutput": 0,
-                    "PIDs": TRITON_TASKS if box.running else 0,
-                    "UpTime": cpu_ns,
-                    "Duration": cpu_ns,
-                }
-            ],
+            "AvgCPU": percent,
+            "ContainerID": one.id,
+            "Name": one.name,
+            "PerCPU": None,
+            "CPU": percent,
+            "CPUNano": cpu_ns,
+            "CPUSystemNano": cpu_ns // 5,
+            "SystemNano": box.now_ns,
+            "MemUsage": memory,
+            "MemLimit": MEMORY,
+            "MemPerc": memory / MEMORY * 100,
+            "NetInput": received,
+            "NetOutput": sent,
+            "BlockInput": 2_411_724_800 if one.running else 0,
+            "BlockOutput": 0,
+            "PIDs": TRITON_TASKS if one.running else 0,
+            "UpTime": cpu_ns,
+            "Duration": cpu_ns,
         }
 
     def images(self) -> list[dict[str, Any]]:
@@ -321,7 +216,7 @@ class Shapes:
                 "SharedSize": 0,
                 "VirtualSize": IMAGE_SIZE,
                 "Labels": LABELS,
-                "Containers": 1,
+                "Containers": len(self._box.containers.all),
                 "Names": [IMAGE],
                 "Digest": IMAGE_DIGEST,
                 "History": [IMAGE],
@@ -341,10 +236,11 @@ class Shapes:
             "Parent": "",
             "Comment": "",
             "Created": stamp(self._image_created_ns()),
-            "Config": {"Env": ENVIRONMENT, "Entrypoint": [ENTRYPOINT], "Labels": LABELS},
+            "Config": {"Env": ENVIRONMENT, "Entrypoint": [ENTRYPOINT], "WorkingDir": WORKING_DIR, "Labels": LABELS},
             "Version": "",
             "Author": "",
-            "Architecture": "amd64",
+            # the demo's console holds it against the machine that it runs on
+            "Architecture": _MACHINES.get(platform.machine(), platform.machine()),
             "Os": "linux",
             "Size": IMAGE_SIZE,
             "VirtualSize": IMAGE_SIZE,
@@ -359,6 +255,121 @@ class Shapes:
         }
 
 
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def _labels(body: Body) -> dict[str, str]:
+    return {**LABELS, **(body.get("labels") or {})}
+
+
+def _mount(mount: Body) -> dict[str, Any]:
+    options = [str(option) for option in mount.get("options") or ()]
+    return {
+        "Type": "bind",
+        "Source": mount["source"],
+        "Destination": mount["destination"],
+        "Driver": "",
+        "Mode": "",
+        "Options": [option for option in options if option not in ("ro", "rw")],
+        "RW": "ro" not in options,
+        "Propagation": "rprivate",
+    }
+
+
+def _state(one: Container) -> dict[str, Any]:
+    state: dict[str, Any] = {
+        "OciVersion": "1.1.0+dev",
+        "Status": one.state,
+        "Running": one.running,
+        "Paused": False,
+        "Restarting": False,
+        "OOMKilled": False,
+        "Dead": False,
+        "Pid": one.pid,
+    }
+    if one.running:
+        state["ConmonPid"] = one.pid - 3
+    return state | {
+        "ExitCode": one.exit_code,
+        "Error": "",
+        "StartedAt": stamp(one.started_ns) if one.started_ns else ZERO_TIME,
+        "FinishedAt": stamp(one.finished_ns) if one.finished_ns else ZERO_TIME,
+        "Health": {"Status": "", "FailingStreak": 0, "Log": None},
+        "CheckpointedAt": ZERO_TIME,
+        "RestoredAt": ZERO_TIME,
+    }
+
+
+def _container_config(one: Container) -> dict[str, Any]:
+    body = one.body
+    own = [f"{name}={value}" for name, value in (body.get("env") or {}).items()]
+    return {
+        "Hostname": body.get("hostname") or one.id[:12],
+        "User": body.get("user") or "",
+        "Tty": bool(body.get("terminal")),
+        "OpenStdin": bool(body.get("stdin")),
+        "Env": [*ENVIRONMENT, *own],
+        "Cmd": one.command,
+        "Image": one.image,
+        "Volumes": None,
+        "WorkingDir": body.get("work_dir") or WORKING_DIR,
+        "Entrypoint": " ".join(body.get("entrypoint") or [ENTRYPOINT]),
+        "Labels": _labels(body),
+        "Annotations": {"io.container.manager": "libpod", **(body.get("annotations") or {})},
+        "StopSignal": body.get("stop_signal") or 15,
+        "HealthcheckOnFailureAction": "none",
+        "CreateCommand": body.get("containerCreateCommand") or [],
+        "Umask": body.get("umask") or "0022",
+        "Timeout": 0,
+        "StopTimeout": body.get("stop_timeout") or 10,
+    }
+
+
+def _host_config(one: Container, bindings: dict[str, Any]) -> dict[str, Any]:
+    body = one.body
+    limits = body.get("resource_limits") or {}
+    memory, cpu = limits.get("memory") or {}, limits.get("cpu") or {}
+    told = [
+        {"Name": f"RLIMIT_{str(one['type']).upper()}", "Soft": _signed(one["soft"]), "Hard": _signed(one["hard"])}
+        for one in body.get("r_limits") or ()
+    ]
+    return {
+        "Binds": [
+            f"{mount['source']}:{mount['destination']}:{','.join(mount.get('options') or ())}"
+            for mount in body.get("mounts") or ()
+        ],
+        "CgroupManager": "systemd",
+        "LogConfig": {"Type": "k8s-file", "Config": None, "Path": "", "Tag": "", "Size": "0B"},
+        "NetworkMode": (body.get("netns") or {}).get("nsmode") or "bridge",
+        "PortBindings": bindings,
+        "RestartPolicy": {
+            "Name": body.get("restart_policy") or "no",
+            "MaximumRetryCount": body.get("restart_tries") or 0,
+        },
+        "AutoRemove": bool(body.get("remove")),
+        "CapAdd": body.get("cap_add") or [],
+        "CapDrop": body.get("cap_drop") or [],
+        "IpcMode": (body.get("ipcns") or {}).get("nsmode") or "shareable",
+        "Privileged": bool(body.get("privileged")),
+        "ReadonlyRootfs": bool(body.get("read_only_filesystem")),
+        "SecurityOpt": [],
+        "ShmSize": body.get("shm_size") or 64 * MIB,
+        "Memory": memory.get("limit") or 0,
+        "NanoCpus": 0,
+        "CpusetCpus": cpu.get("cpus") or "",
+        "CpusetMems": cpu.get("mems") or "",
+        "Devices": [
+            {"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": ""} for node in _NODES if one.running
+        ],
+        "PidsLimit": 2048,
+        "Ulimits": told or list(_DEFAULT_LIMITS),
+    }
+
+
+def _signed(limit: int) -> int:
+    return -1 if limit >= 2**63 else int(limit)
+
+
 def stamp(at_ns: int) -> str:
     """RFC 3339 with nanoseconds, as Go prints it."""
     whole = datetime.fromtimestamp(at_ns // NS_PER_SECOND, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
@@ -367,14 +378,14 @@ def stamp(at_ns: int) -> str:
 
 def event_document(event: ContainerEvent) -> dict[str, Any]:
     """A line of /events."""
-    attributes = {"containerExitCode": str(event.exit_code), "image": IMAGE, "name": NAME, "podId": "", **LABELS}
+    attributes = {"containerExitCode": str(event.exit_code), "image": event.image, "name": event.name, "podId": ""}
     return {
         "status": event.action,
-        "id": CONTAINER_ID,
-        "from": IMAGE,
+        "id": event.container,
+        "from": event.image,
         "Type": "container",
         "Action": event.action,
-        "Actor": {"ID": CONTAINER_ID, "Attributes": attributes},
+        "Actor": {"ID": event.container, "Attributes": {**attributes, **LABELS}},
         "scope": "local",
         "time": event.at_ns // NS_PER_SECOND,
         "timeNano": event.at_ns,

@@ -7,7 +7,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import stat
 import sys
 import time
@@ -17,9 +16,11 @@ from typing import Any
 import msgspec
 
 from console.simulator.box import Box
+from console.simulator.card import MAX_SM_MHZ, POWER_LIMIT_W
+from console.simulator.containers import Container
 from console.simulator.host import HostFolder
+from console.simulator.http_server import Holder
 from console.simulator.podman_service import PodmanService, Pulse
-from console.simulator.podman_shapes import COMMAND, CONTAINER_ID, PublishedPorts
 from console.simulator.scenes import Scene
 from console.simulator.triton_server import TritonServer
 
@@ -32,6 +33,7 @@ STEPPED_START_NS = 1_783_145_071 * NS_PER_SECOND
 
 READY_FILE = "box.json"
 STATE_FILE = "nvml.json"
+SETTINGS_FILE = "nvml.settings.json"
 SOCKET_FILE = "podman.sock"
 REPOSITORY = "models"
 ROOT = "root"
@@ -45,11 +47,21 @@ class SimulatorProcess:
         self._stepped = stepped
         self._seed = seed
         start_ns = STEPPED_START_NS if stepped else time.time_ns()
-        self._box = Box(scene, seed=seed, start_ns=start_ns, repository=folder / REPOSITORY)
+        self._ports = (Holder(), Holder())
+        http, metrics = (port.port for port in self._ports)
+        self._box = Box(
+            scene,
+            seed=seed,
+            start_ns=start_ns,
+            repository=folder / REPOSITORY,
+            ports=(http, metrics),
+            clock_ns=time.monotonic_ns() - time.time_ns(),
+        )
         self._host_folder = HostFolder(folder / ROOT)
+        self._shown: tuple[Container, int] | None = None
+        self._files: dict[str, str] = {}
         self._pulse = Pulse()
         self._triton = TritonServer(self._box, self._catch_up)
-        self._closed_ports: list[socket.socket] = []
         self._parent = os.getppid()
         self._ended = asyncio.Event()
         self._state_written_s = -1
@@ -59,33 +71,28 @@ class SimulatorProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._ended.set)
-        # the wall clock has gone on while the past was played
-        self._catch_up()
-        ports = await self._open_ports()
-        podman = PodmanService(self._box, ports, self._pulse, self._catch_up)
+        podman = PodmanService(self._box, self._pulse, self._catch_up)
         try:
+            # the wall clock has gone on while the past was played
+            self._catch_up()
+            await self._triton.follow()
             await podman.start(self._folder / SOCKET_FILE)
-            mismatch = self._box.scene.nvml_error != 0
-            self._host_folder.write(self._box.host.fixed_files(CONTAINER_ID, COMMAND, mismatch))
+            self._host_folder.write(self._box.host.fixed_files(self._box.scene.nvml_error != 0))
+            self._mirror_repository()
             self._write_state()
-            self._write_ready(ports)
+            self._write_ready()
             await self._live()
         finally:
             await podman.close()
             await self._triton.close()
             self._remove_files()
 
-    async def _open_ports(self) -> PublishedPorts:
-        if self._box.running:
-            await self._triton.start()
-            return PublishedPorts(self._triton.http_port, self._triton.metrics_port)
-        # bound but not listening: a connection is refused, and nobody else can get the port meanwhile
-        for _ in range(2):
-            closed = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            closed.bind(("127.0.0.1", 0))
-            self._closed_ports.append(closed)
-        http, metrics = (closed.getsockname()[1] for closed in self._closed_ports)
-        return PublishedPorts(http, metrics)
+    def _mirror_repository(self) -> None:
+        """The repository under its own path below the root too: who looks there for a mount finds it."""
+        path = self._folder / REPOSITORY
+        mirror = self._folder / ROOT / str(path).lstrip("/")
+        mirror.parent.mkdir(parents=True, exist_ok=True)
+        mirror.symlink_to(path)
 
     async def _live(self) -> None:
         commands = asyncio.create_task(self._read_stdin())
@@ -95,12 +102,13 @@ class SimulatorProcess:
                     await asyncio.wait_for(self._ended.wait(), TICK_S)
                 if os.getppid() != self._parent:
                     return
-                self._tick()
+                await self._tick()
         finally:
             commands.cancel()
 
-    def _tick(self) -> None:
+    async def _tick(self) -> None:
         self._catch_up()
+        await self._triton.follow()
         self._write_state()
         self._pulse.beat()
 
@@ -122,32 +130,59 @@ class SimulatorProcess:
         while line := await reader.readline():
             word, _, seconds = line.decode("ascii", "replace").strip().partition(" ")
             if word == "step" and self._stepped:
-                self._step(float(seconds))
+                await self._step(float(seconds))
         self._ended.set()
 
-    def _step(self, seconds: float) -> None:
+    async def _step(self, seconds: float) -> None:
         self._box.advance(self._box.now_ns + round(seconds * NS_PER_SECOND))
         self._state_written_s = -1
+        await self._triton.follow()
         self._write_state()
         self._pulse.beat()
         sys.stdout.write(f"{self._box.now_ns}\n")
         sys.stdout.flush()
 
     def _write_state(self) -> None:
-        self._host_folder.write(self._box.host.moving_files(CONTAINER_ID, self._box.now_ns))
+        self._show_container()
+        self._obey_card_settings()
+        self._host_folder.write(self._box.host.moving_files(self._box.containers.running, self._box.now_ns))
         second = self._box.now_ns // NS_PER_SECOND
         if second != self._state_written_s:
             _write_atomically(self._folder / STATE_FILE, self._box.nvml_document())
             self._state_written_s = second
 
-    def _write_ready(self, ports: PublishedPorts) -> None:
+    def _show_container(self) -> None:
+        """The files of the process that lives, and none of one that is gone."""
+        running = self._box.containers.running
+        now = None if running is None else (running, running.runs)
+        if now == self._shown:
+            return
+        self._host_folder.remove(self._files)
+        self._files = {} if running is None else self._box.host.container_files(running)
+        self._host_folder.write(self._files)
+        moving = self._box.host.moving_files(running, self._box.now_ns)
+        self._files |= {name: text for name, text in moving.items() if running is not None and _is_of(name, running)}
+        self._shown = now
+
+    def _obey_card_settings(self) -> None:
+        """What NVML's setters were told, by whichever process."""
+        try:
+            told = msgspec.json.decode((self._folder / SETTINGS_FILE).read_bytes(), type=dict[str, int])
+        except (OSError, msgspec.DecodeError):
+            return
+        card = self._box.card
+        card.highest_mhz = told.get("clock_high", MAX_SM_MHZ)
+        card.power_limit_w = told.get("power_limit_mw", round(POWER_LIMIT_W * 1000)) / 1000
+
+    def _write_ready(self) -> None:
+        http, metrics = (port.port for port in self._ports)
         document = {
             "scene": self._box.scene.name,
             "seed": self._seed,
             "pid": os.getpid(),
             "start_ns": self._box.start_ns,
-            "http": f"127.0.0.1:{ports.http}",
-            "metrics": f"127.0.0.1:{ports.metrics}",
+            "http": f"127.0.0.1:{http}",
+            "metrics": f"127.0.0.1:{metrics}",
             "podman": f"unix://{self._folder / SOCKET_FILE}",
             "nvml": str(self._folder / STATE_FILE),
             "repository": str(self._folder / REPOSITORY),
@@ -156,14 +191,18 @@ class SimulatorProcess:
         _write_atomically(self._folder / READY_FILE, document)
 
     def _remove_files(self) -> None:
-        for closed in self._closed_ports:
-            closed.close()
+        for port in self._ports:
+            port.close()
         for name in (REPOSITORY, ROOT):
             shutil.rmtree(self._folder / name, ignore_errors=True)
-        for name in (READY_FILE, STATE_FILE, SOCKET_FILE):
+        for name in (READY_FILE, STATE_FILE, SETTINGS_FILE, SOCKET_FILE):
             (self._folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # somebody else has files there, or has removed it
             self._folder.rmdir()
+
+
+def _is_of(name: str, container: Container) -> bool:
+    return container.id in name or name.startswith(f"proc/{container.pid}/")
 
 
 def _write_atomically(path: Path, document: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ DAY_S = 86_400
 
 
 class Repository:
-    """Writes the model folders. Model files are sparse: they have their size, and take no room."""
+    """Writes the model folders, and reads them as Triton does. Model files are sparse: they take no room."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -29,7 +29,7 @@ class Repository:
             if isinstance(model, Ensemble):
                 (folder / str(model.version)).mkdir()
             else:
-                for age, version in enumerate((model.version, *model.older_versions), start=1):
+                for age, version in enumerate((model.version, *sorted(model.other_versions, reverse=True)), start=1):
                     self.add_version(model, version, written_s - 2 * age * DAY_S)
             _set_time(config, written_s - 2 * DAY_S)
 
@@ -42,6 +42,26 @@ class Repository:
             file.truncate(model.plan_mib * MIB)
         _set_time(plan, written_s)
         _set_time(folder, written_s)
+
+    def folders(self, name: str) -> dict[int, int]:
+        """Version folders of a model that hold something, with when that was changed (ns)."""
+        found: dict[int, int] = {}
+        for folder in self._inside(name):
+            if folder.name.isdecimal() and folder.is_dir():
+                files = sorted(folder.iterdir())
+                found[int(folder.name)] = max((path.stat().st_mtime_ns for path in files), default=0)
+        return found
+
+    def _inside(self, name: str) -> list[Path]:
+        try:
+            return list((self.root / name).iterdir())
+        except OSError:
+            return []
+
+    def config(self, name: str) -> tuple[int, str]:
+        """A model's file: when it was changed (ns) and its text. OSError, UnicodeDecodeError."""
+        file = self.root / name / "config.pbtxt"
+        return file.stat().st_mtime_ns, file.read_text(encoding="utf-8")
 
 
 def _set_time(path: Path, seconds: float) -> None:

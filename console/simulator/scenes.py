@@ -24,6 +24,19 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """What is other in one version of a model than in the rest of them."""
+
+    version: int
+    slower: float = 1.0
+    """Factor on the time of its runs."""
+    shift: float = 0.0
+    """Relative difference of its answers: a version that was trained on something else."""
+    failed: str | None = None
+    """Triton's reason when it cannot be loaded."""
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A model with a scheduler of its own. `vram_mib` is what a load takes, `plan_mib` the size of its file."""
 
@@ -36,9 +49,17 @@ class Model:
     requests_per_second: float
     vram_mib: int
     plan_mib: int
-    older_versions: tuple[int, ...] = ()
-    failed: str | None = None
-    """Triton's reason when the load failed; such a model serves nothing."""
+    other_versions: tuple[int, ...] = ()
+    """Folders on disk beside the served one."""
+    pinned: bool = False
+    """Its file names the served version, so that a newer folder waits for an operator."""
+    releases: tuple[Release, ...] = ()
+    engine_batch: int = 64
+    """The largest batch that its file was built for."""
+
+    def release(self, version: int) -> Release:
+        """What is other in this version."""
+        return next((one for one in self.releases if one.version == version), Release(version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +118,17 @@ class Scene:
     exit: Exit | None = None
 
 
+def _other_tensorrt(built_with: str) -> str:
+    return (
+        "Internal: unable to create TensorRT engine: IRuntime::deserializeCudaEngine: Error Code 6: API Usage Error "
+        "(The engine plan file is not compatible with this version of TensorRT, "
+        f"expecting library version {TENSORRT} got {built_with}, please rebuild.)"
+    )
+
+
+RERANK_REASON = _other_tensorrt("8.5.3.1")
+RECALL_REASON = _other_tensorrt("10.7.0.23")
+
 RANKING = Model(
     name="ranking",
     version=2,
@@ -107,7 +139,9 @@ RANKING = Model(
     requests_per_second=1470,
     vram_mib=3174,
     plan_mib=418,
-    older_versions=(1,),
+    other_versions=(1, 3),
+    pinned=True,
+    releases=(Release(3, slower=0.9),),
 )
 RECALL = Model(
     name="recall",
@@ -119,6 +153,9 @@ RECALL = Model(
     requests_per_second=0,
     vram_mib=1741,
     plan_mib=1638,
+    other_versions=(8,),
+    pinned=True,
+    releases=(Release(8, failed=RECALL_REASON),),
 )
 RERANK = Model(
     name="rerank",
@@ -130,14 +167,12 @@ RERANK = Model(
     requests_per_second=20,
     vram_mib=512,
     plan_mib=220,
+    other_versions=(4,),
+    pinned=True,
+    releases=(Release(4, shift=0.2),),
 )
 RECO = Ensemble("reco", 1, ("recall", "ranking"), max_batch_size=8, requests_per_second=180)
 
-RERANK_REASON = (
-    "Internal: unable to create TensorRT engine: IRuntime::deserializeCudaEngine: Error Code 6: API Usage Error "
-    "(The engine plan file is not compatible with this version of TensorRT, "
-    f"expecting library version {TENSORRT} got 8.5.3.1, please rebuild.)"
-)
 ENTRYPOINT_LINE = "/opt/nvidia/nvidia_entrypoint.sh: line 67: /opt/tritonserver/bin/tritonserver: Permission denied"
 
 HEALTHY = Scene("healthy", "nothing stands out", "V31", (RANKING, RECALL, RERANK), (RECO,))
@@ -157,6 +192,7 @@ SCENES: dict[str, Scene] = {
             summary="one instance with small batches for more traffic than it has room for",
             verdict="V22",
             models=_with_ranking(replace(RANKING, scheduling=Scheduling(max_batch_size=4), requests_per_second=1940)),
+            ensembles=(replace(RECO, max_batch_size=4),),
         ),
         replace(
             HEALTHY,
@@ -168,6 +204,8 @@ SCENES: dict[str, Scene] = {
                     RANKING,
                     scheduling=Scheduling(max_batch_size=16, instances=2, max_queue_delay_us=5000),
                     requests_per_second=60,
+                    other_versions=(1,),
+                    pinned=False,
                 )
             ),
             ensembles=(replace(RECO, requests_per_second=60),),
@@ -192,7 +230,12 @@ SCENES: dict[str, Scene] = {
             name="load-failed",
             summary="rerank's engine was made by another TensorRT; the other models serve",
             verdict="V04",
-            models=tuple(replace(m, failed=RERANK_REASON) if m.name == "rerank" else m for m in HEALTHY.models),
+            models=tuple(
+                replace(m, releases=(*m.releases, Release(m.version, failed=RERANK_REASON)))
+                if m.name == "rerank"
+                else m
+                for m in HEALTHY.models
+            ),
         ),
         replace(
             HEALTHY,
@@ -223,6 +266,9 @@ def many_models(count: int, active_share: float = 0.05) -> tuple[Model, ...]:
             requests_per_second=20.0 if number < active else 0.0,
             vram_mib=4,
             plan_mib=1,
+            other_versions=(),
+            pinned=False,
+            releases=(),
         )
         for number in range(count)
     )

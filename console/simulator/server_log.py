@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from console.core.triton_command import control_mode
 from console.simulator.configs import Served
-from console.simulator.scenes import TENSORRT, Model, Scene
+from console.simulator.scenes import Model, Scene
 
 NS_PER_SECOND = 1_000_000_000
 VERSION = "2.51.0"
@@ -44,25 +45,12 @@ def triton_line(at_ns: int, level: str, where: str, message: str) -> LogLine:
     return LogLine(at_ns, 2, f'{level}{stamp} 1 {where}] "{message}"')
 
 
-def start_lines(scene: Scene, served: tuple[Served, ...], started_ns: int) -> Iterator[LogLine]:
-    """The log of a start, in order: banner, loads, the table of models, the options, the ports."""
-    if scene.exit is not None:
-        yield LogLine(started_ns, 2, scene.exit.last_line)
-        return
-    yield from _banner(started_ns)
+def start_lines(scene: Scene, command: Sequence[str], started_ns: int) -> Iterator[LogLine]:
+    """The log of a start that was long ago, in order: banner, loads, the table of models, the options, the ports."""
+    served: tuple[Served, ...] = (*scene.models, *scene.ensembles)
+    yield from banner(started_ns)
     at = started_ns + NS_PER_SECOND // 2
-    yield triton_line(
-        at,
-        "I",
-        "pinned_memory_manager.cc:277",
-        "Pinned memory pool is created at '0x7f2c8c000000' with size 268435456",
-    )
-    yield triton_line(
-        at,
-        "I",
-        "cuda_memory_manager.cc:107",
-        "CUDA memory pool is created on device 0 with size 67108864",
-    )
+    yield from memory_lines(at)
     for number, model in enumerate(served):
         yield triton_line(
             at + number * 1_000_000, "I", "model_lifecycle.cc:472", f"loading: {model.name}:{model.version}"
@@ -72,15 +60,31 @@ def start_lines(scene: Scene, served: tuple[Served, ...], started_ns: int) -> It
     for number, model in enumerate(served, start=1):
         yield from _load_result(model, at + number * gap)
     end = at + (len(served) + 1) * gap
-    yield from _tables(served, end)
-    for offset, text in (
-        (1, "Started HTTPService at 0.0.0.0:8000"),
-        (2, "Started Metrics Service at 0.0.0.0:8002"),
+    yield from tables([(model.name, str(model.version), _failed(model)) for model in served], command, end)
+    yield from started_lines(end + 40_000_000)
+
+
+def memory_lines(at_ns: int) -> Iterator[LogLine]:
+    """What it says of its pools."""
+    for where, text in (
+        ("pinned_memory_manager.cc:277", "Pinned memory pool is created at '0x7f2c8c000000' with size 268435456"),
+        ("cuda_memory_manager.cc:107", "CUDA memory pool is created on device 0 with size 67108864"),
     ):
-        yield triton_line(end + offset * 40_000_000, "I", "http_server.cc:4725", text)
+        yield triton_line(at_ns, "I", where, text)
 
 
-def _banner(at_ns: int) -> Iterator[LogLine]:
+def started_lines(at_ns: int) -> Iterator[LogLine]:
+    """It begins to answer."""
+    for offset, text in ((0, "Started HTTPService at 0.0.0.0:8000"), (1, "Started Metrics Service at 0.0.0.0:8002")):
+        yield triton_line(at_ns + offset * 40_000_000, "I", "http_server.cc:4725", text)
+
+
+def _failed(model: Served) -> str:
+    return (model.release(model.version).failed or "") if isinstance(model, Model) else ""
+
+
+def banner(at_ns: int) -> Iterator[LogLine]:
+    """What the image says at its start."""
     for text in (
         "",
         "=============================",
@@ -95,31 +99,22 @@ def _banner(at_ns: int) -> Iterator[LogLine]:
 
 
 def _load_result(model: Served, at_ns: int) -> Iterator[LogLine]:
-    if not isinstance(model, Model) or model.failed is None:
+    failed = _failed(model)
+    if not failed:
         yield triton_line(at_ns, "I", "model_lifecycle.cc:839", f"successfully loaded '{model.name}'")
         return
-    logged = (
-        "IRuntime::deserializeCudaEngine: Error Code 6: API Usage Error (The engine plan file is not compatible with "
-        f"this version of TensorRT, expecting library version {TENSORRT} got 8.5.3.1, please rebuild.)"
-    )
-    yield triton_line(at_ns - 643_000_000, "E", "logging.cc:40", logged)
-    yield triton_line(
-        at_ns,
-        "E",
-        "model_lifecycle.cc:642",
-        f"failed to load '{model.name}' version {model.version}: {model.failed}",
-    )
+    yield triton_line(at_ns - 643_000_000, "E", "logging.cc:40", failed.partition("engine: ")[2])
+    yield triton_line(at_ns, *failed_line(model.name, model.version, failed))
 
 
-def _tables(served: tuple[Served, ...], at_ns: int) -> Iterator[LogLine]:
-    rows = [
-        (
-            model.name,
-            str(model.version),
-            f"UNAVAILABLE: {model.failed}" if isinstance(model, Model) and model.failed else "READY",
-        )
-        for model in sorted(served, key=lambda model: model.name)
-    ]
+def failed_line(name: str, version: int, reason: str) -> tuple[str, str, str]:
+    """Level, place and text of the line that a failed load leaves."""
+    return "E", "model_lifecycle.cc:642", f"failed to load '{name}' version {version}: {reason}"
+
+
+def tables(models: Sequence[tuple[str, str, str]], command: Sequence[str], at_ns: int) -> Iterator[LogLine]:
+    """Models (name, version, why it failed) and options, as two tables."""
+    rows = [(name, version, f"UNAVAILABLE: {why}" if why else "READY") for name, version, why in sorted(models)]
     yield LogLine(at_ns, 2, _head(at_ns, "server.cc:674"))
     for text in _table(("Model", "Version", "Status"), rows):
         yield LogLine(at_ns, 2, text)
@@ -128,7 +123,7 @@ def _tables(served: tuple[Served, ...], at_ns: int) -> Iterator[LogLine]:
         ("server_version", VERSION),
         ("server_extensions", " ".join(EXTENSIONS)),
         ("model_repository_path[0]", "/models"),
-        ("model_control_mode", "MODE_NONE"),
+        ("model_control_mode", f"MODE_{(control_mode(command) or 'none').upper()}"),
         ("strict_model_config", "0"),
         ("rate_limit", "OFF"),
         ("pinned_memory_pool_byte_size", "268435456"),
@@ -163,3 +158,8 @@ def passing_line(rng: random.Random, at_ns: int) -> LogLine:
             triton_line(at_ns, "I", "http_server.cc:322", "signaling HTTP client that connection is closing"),
         )
     )
+
+
+def verbose_line(at_ns: int, served: int) -> LogLine:
+    """What it writes with log_verbose_level 1, the many lines of a second told in one."""
+    return triton_line(at_ns, "I", "infer_request.cc:900", f"[request id: <id_unknown>] prepared: {served} requests")

@@ -18,7 +18,7 @@ from console.clients.nvml_control import NvmlControl
 from console.config import Safety, Settings
 from console.core.model import SourceError
 from console.core.plan import Refused, WrongInput
-from console.simulator.card import UUID, Card
+from console.simulator.card import TRITON_PID, UUID, Card
 from console.simulator.scenes import SCENES
 from tests.actions.runs import Recorded, do, killed, undone
 
@@ -38,7 +38,7 @@ def box(tmp_path: Path) -> Box:
 
 
 def a_box(folder: Path, *, process_mib: int = 0, read_only: bool = False) -> Box:
-    card = Card(next(iter(SCENES.values())).card, used_mib=0, process_mib=process_mib)
+    card = Card(next(iter(SCENES.values())).card, process_mib=process_mib, pid=TRITON_PID)
     state = folder / "nvml.json"
     state.write_bytes(msgspec.json.encode(card.document(now_ns=10**9, nvml_error=0)))
     (folder / "proc/sys/kernel/random").mkdir(parents=True, exist_ok=True)

@@ -76,7 +76,7 @@ def test_a_seed_fixes_the_events_however_often_the_box_is_read(make_box: MakeBox
 
 def test_the_past_is_there_at_the_start(make_box: MakeBox) -> None:
     box = make_box()
-    assert START - box.started_ns == (24 * 60 + 36) * NS_PER_SECOND
+    assert START - box.first.started_ns == (24 * 60 + 36) * NS_PER_SECOND
     assert [event.action for event in box.events] == ["create", "init", "start"]
     assert all(line.at_ns < START for line in box.log)
     assert any("successfully loaded 'ranking'" in line.text for line in box.log)
@@ -113,7 +113,8 @@ def test_healthy_leaves_notes_only(make_box: MakeBox, part: int) -> None:
     assert ranking.compute >= 0.75 * ranking.request
     assert ranking.queue < 0.25 * ranking.request
     assert ranking.busy < 0.85
-    assert box.ready
+    assert box.server is not None
+    assert box.server.ready
     assert box.card.reasons == 0
     assert box.card.used_mib / TOTAL_MIB < 0.5
     for name in ("recall", "rerank"):
@@ -180,11 +181,12 @@ def test_vram_full_leaves_no_room(make_box: MakeBox) -> None:
 def test_load_failed_serves_the_others(make_box: MakeBox) -> None:
     """V04."""
     box = make_box("load-failed")
-    assert not box.ready
-    assert "expecting library version 10.5.0.18 got 8.5.3.1" in (box.models["rerank"].failed or "")
+    assert box.server is not None
+    assert not box.server.ready
+    assert "expecting library version 10.5.0.18 got 8.5.3.1" in box.server.models.reasons["rerank"][3]
     assert any("failed to load 'rerank' version 3" in line.text for line in box.log)
     go(box, 5)
-    assert box.models["rerank"].statistics.success_count == 0
+    assert "rerank" not in box.models
     assert measure(box, "ranking", 5).rate == pytest.approx(1650, rel=0.1)
 
 
@@ -221,8 +223,8 @@ def test_a_request_from_outside_is_queued_run_and_counted(make_box: MakeBox) -> 
     box = make_box()
     go(box, 1)
     ends: list[Completion] = []
-    box.infer("ranking", 4, ends.append)
-    box.infer("reco", 1, ends.append)
+    box.infer(box.models["ranking"], 4, ends.append)
+    box.infer(box.models["reco"], 1, ends.append)
     go(box, 1)
     assert [end.outcome for end in ends] == [Outcome.SUCCESS, Outcome.SUCCESS]
     assert all(end.finish_ns > end.arrival_ns for end in ends)

@@ -11,15 +11,17 @@ from console.core import packages
 from console.planning.batcher import NS_PER_SECOND
 from console.simulator.box import Box
 from console.simulator.card import TRITON_PID
+from console.simulator.containers import CONTAINER_ID
 from console.simulator.host import HostFolder
-from console.simulator.podman_shapes import COMMAND, CONTAINER_ID
 from tests.simulator.conftest import MakeBox
 
 
 def write(box: Box, root: Path, *, mismatch: bool = False) -> None:
     folder = HostFolder(root)
-    folder.write(box.host.fixed_files(CONTAINER_ID, COMMAND, mismatch))
-    folder.write(box.host.moving_files(CONTAINER_ID, box.now_ns))
+    running = box.containers.running
+    folder.write(box.host.fixed_files(mismatch))
+    folder.write({} if running is None else box.host.container_files(running))
+    folder.write(box.host.moving_files(running, box.now_ns))
 
 
 def test_the_machine_is_that_of_the_drawings(make_box: MakeBox, tmp_path: Path) -> None:
@@ -63,7 +65,7 @@ def test_the_container_is_found_from_its_process(make_box: MakeBox, tmp_path: Pa
     known = proc.ProcReader(str(root)).read(TRITON_PID)
     assert known.command == "tritonserver"
     assert known.container_id == CONTAINER_ID
-    assert known.started_wall == pytest.approx(box.started_ns / NS_PER_SECOND, abs=1)
+    assert known.started_wall == pytest.approx(box.first.started_ns / NS_PER_SECOND, abs=1)
     assert cgroup.container_cgroup(TRITON_PID, root).processes() == (TRITON_PID,)
     sample = cgroup.container_cgroup(TRITON_PID, root).sample()
     assert sample.memory == 6550 * 1024**2

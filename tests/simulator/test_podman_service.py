@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from podman import PodmanClient
 from podman.errors import NotFound
 
+from console.simulator.containers import CONTAINER_ID, IMAGE
 from console.simulator.launch import Addresses
 from console.simulator.podman_service import _time_ns
-from console.simulator.podman_shapes import CONTAINER_ID, IMAGE
 from tests.simulator.conftest import recorded
 
 BASE = "http://d/v5.8.0/libpod"
