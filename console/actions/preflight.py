@@ -10,14 +10,13 @@ import os
 import platform
 import re
 import socket
-import struct
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from console.actions.box import Box
 from console.actions.container_spec import UNLIMITED, Body, port_words
 from console.actions.powering import port_holder
+from console.actions.service_rights import ServiceRights, service_rights
 from console.actions.target import ContainerView
 from console.clients import cdi, libpod
 from console.core import units
@@ -25,17 +24,6 @@ from console.core.model import GpuBox, SourceError
 from console.core.plan import Check
 from console.core.text import one_line
 
-SYS_RESOURCE = 24
-"""Bit of CAP_SYS_RESOURCE in a capability mask: who has it may raise any limit."""
-_LIMIT_ROWS = {
-    "nofile": "Max open files",
-    "nproc": "Max processes",
-    "memlock": "Max locked memory",
-    "stack": "Max stack size",
-    "core": "Max core file size",
-    "as": "Max address space",
-}
-_CREDENTIALS = struct.Struct("3i")
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 _CONDITION = re.compile(r"(?P<what>cuda|driver|brand|arch)(?P<sign>>=|<=|=|<|>)(?P<value>[\w.-]+)")
 _SELINUX_TYPES = ("container_file_t", "container_ro_file_t", "svirt_sandbox_file_t", "container_share_t")
@@ -48,13 +36,14 @@ def preflight(
     stopped has; `holds`: its id (its processes' memory comes free)."""
     found = view.image(body["image"])
     gpus = _gpus(box)
+    rights = service_rights(box)
     return (
         _image(body, found),
         *_runnable(found, gpus, body),
         *_devices(box, body),
         *_paths(box, body),
-        *_ports(box, body, held),
-        *_limits(box, body),
+        *_ports(box, body, held, rights),
+        *_limits(body, rights),
         *_memory(gpus, holds),
     )
 
@@ -175,14 +164,21 @@ def _label(box: Box, source: str, options: Sequence[str], body: Body) -> Iterato
 # -------------------------------------------------------------------------------------------------------------- ports
 
 
-def _ports(box: Box, body: Body, held: Sequence[int]) -> Iterator[Check]:
+def _ports(box: Box, body: Body, held: Sequence[int], rights: ServiceRights | None) -> Iterator[Check]:
     taken: list[str] = []
+    lowest = 1 if rights is None else rights.lowest_port
     seen: set[tuple[int, str]] = set()
     for one in body.get("portmappings") or ():
         port, protocol = int(one.get("host_port") or 0), str(one.get("protocol", "tcp"))
         if (port, protocol) in seen and port:
             yield Check("fail", f"port {port} is published twice")
         seen.add((port, protocol))
+        if 0 < port < lowest:
+            yield Check(
+                "fail",
+                f"port {port} is below {lowest}, which a user's Podman may not publish: choose a higher one, or lower "
+                "net.ipv4.ip_unprivileged_port_start",
+            )
         if port and port not in held and _is_taken(str(one.get("host_ip") or ""), port, protocol):
             taken.append(f"{port_words(one)} by {port_holder([port], box.root) or 'another program'}")
     if taken:
@@ -208,15 +204,14 @@ def _is_taken(address: str, port: int, protocol: str) -> bool:
 # ------------------------------------------------------------------------------------------------------------- limits
 
 
-def _limits(box: Box, body: Body) -> Iterator[Check]:
+def _limits(body: Body, rights: ServiceRights | None) -> Iterator[Check]:
     asked = body.get("r_limits") or ()
     if not asked:
         return
-    told = service_limits(box)
-    if told is None:
+    if rights is None:
         yield Check("unknown", "whether Podman may set the ulimits is not known: its process cannot be looked at")
         return
-    refused = [name for one in asked if (name := _refused(one, told))]
+    refused = [name for one in asked if (name := _refused(one, rights.limits))]
     if refused:
         yield Check(
             "fail", f"Podman may not raise {', '.join(refused)}: give a smaller ulimit, or raise its hard limit"
@@ -232,43 +227,6 @@ def _refused(one: Mapping[str, Any], limits: Mapping[str, int]) -> str:
         return ""
     asked = "unlimited" if int(one["hard"]) == UNLIMITED else str(one["hard"])
     return f"{name} to {asked} (hard limit {most})"
-
-
-def service_limits(box: Box) -> Mapping[str, int] | None:
-    """The hard limits of Podman's service; {} where it may raise them all; None where it cannot be looked at."""
-    pid = _service_pid(box.podman_url)
-    if pid is None:
-        return None
-    try:
-        status = (Path("/proc") / str(pid) / "status").read_text()
-        limits = (Path("/proc") / str(pid) / "limits").read_text()
-    except OSError:
-        return None
-    mask = next((line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), "0")
-    return {} if int(mask, 16) >> SYS_RESOURCE & 1 else _hard_limits(limits)
-
-
-def _service_pid(url: str) -> int | None:
-    """Who listens on the socket; with socket activation that is systemd, which gives its rights on."""
-    if not url.startswith("unix://"):
-        return None
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(url.removeprefix("unix://"))
-            raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        except OSError:
-            return None
-    return int(_CREDENTIALS.unpack(raw)[0]) or None
-
-
-def _hard_limits(text: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name, row in _LIMIT_ROWS.items():
-        line = next((line for line in text.splitlines() if line.startswith(row)), "")
-        words = line.removeprefix(row).split()
-        if len(words) >= 2:
-            found[name] = UNLIMITED if words[1] == "unlimited" else int(words[1])
-    return found
 
 
 # ------------------------------------------------------------------------------------------------------------- memory

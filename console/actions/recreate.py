@@ -17,8 +17,9 @@ from console.actions.box import Box
 from console.actions.container import ContainerAction, managed, stop_seconds, title
 from console.actions.container_spec import Body, captured, create_body, shown_command
 from console.actions.outage import Outage, outage, stop_words
-from console.actions.preflight import first_failure, preflight, service_limits
+from console.actions.preflight import first_failure, preflight
 from console.actions.replacing import Facts, Replacement
+from console.actions.service_rights import service_limits
 from console.actions.target import ContainerView, chosen_name, identity, is_running
 from console.clients import cdi, host, libpod
 from console.core.model import ContainerState, SourceError

@@ -26,6 +26,15 @@ _HINTS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (re.compile(r"error running hook|nvidia-cdi-hook"), "the CDI spec names a hook that is not there: make it anew"),
     (
+        re.compile(r"creating device nodes"),
+        "a device node is not there under that name (rootless Podman gives nodes under their own name only): "
+        "make the CDI spec anew",
+    ),
+    (
+        re.compile(r"rootlessport cannot expose privileged port"),
+        "a user's Podman may not publish ports below net.ipv4.ip_unprivileged_port_start: choose 1024 or more",
+    ),
+    (
         re.compile(r"executable file not found|command that was not found|unable to find user"),
         "the image or its command is not the right one",
     ),
