@@ -20,7 +20,7 @@ from console.actions.values import LONGEST
 from console.core import units
 from console.core.encode import to_json
 from console.core.model import SourceError
-from console.core.plan import Field, JournalLine, Outcome, Plan, Refused, WrongInput
+from console.core.plan import UNAUDITED, Field, JournalLine, Outcome, Plan, Refused, WrongInput
 from console.core.text import MAX_LINE, one_line
 
 REFUSED = 77
@@ -82,7 +82,7 @@ class _Doing:
     def run(self) -> int:
         values = _values(self.order.pairs)
         if self.order.unaudited:
-            values[runner.UNAUDITED] = "true"
+            values[UNAUDITED] = "true"
         try:
             plan, masks = self._planned(values)
             if plan.refused or self.order.dry_run:

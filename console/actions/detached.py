@@ -24,9 +24,8 @@ import console
 from console.actions import journal as journals
 from console.actions.box import READ_ONLY, BoxSpec
 from console.actions.journal import Ended, Journal, Request
-from console.actions.runner import UNAUDITED
 from console.actions.who import operator, user_name
-from console.core.plan import JournalLine, Operator, Outcome, Plan, Refused
+from console.core.plan import UNAUDITED, JournalLine, Operator, Outcome, Plan, Refused
 
 START_WITHIN = 30.0
 """Seconds that a new runner gets to write its first line; an interpreter on a busy box takes some."""

@@ -26,12 +26,10 @@ from console.actions.journal import Ended, Journal, Request, find
 from console.actions.lock import Lock, holder
 from console.actions.masks import Masks
 from console.core.model import SourceError
-from console.core.plan import AuditRecord, Check, JournalLine, Outcome, Plan, Refused, Tick, WrongInput
+from console.core.plan import UNAUDITED, AuditRecord, Check, JournalLine, Outcome, Plan, Refused, Tick, WrongInput
 from console.core.text import one_line
 
 log = logging.getLogger(__name__)
-UNAUDITED = "unaudited"
-"""The value of every action that lets it go on where no audit record can be written."""
 LOCK_PAUSE = 0.2
 """Seconds between two tries to get the box's lock."""
 

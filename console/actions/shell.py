@@ -19,7 +19,7 @@ from console.actions.target import ContainerView, chosen_name, identity, is_runn
 from console.actions.who import operator
 from console.clients import host
 from console.core import units
-from console.core.plan import Check, Outcome, Plan, Refused, Step, Target
+from console.core.plan import UNAUDITED, Check, Outcome, Plan, Refused, Step, Target
 
 SHELL = "command -v bash >/dev/null && exec bash; exec sh"
 """bash where the image has it; in a shell without it `exec bash || exec sh` ends at the first."""
@@ -96,7 +96,7 @@ def enter(box: Box, plan: Plan) -> Entered:
         plan,
         operator(box.root),
         str(box.state),
-        plan.values.get(runner.UNAUDITED) == "true",
+        plan.values.get(UNAUDITED) == "true",
     )
     _write(box, request, None)
     argv = (*_command(box.podman_url, plan.target.identity["id"]), "/bin/sh", "-c", SHELL)

@@ -20,6 +20,10 @@ Danger = Literal["safe", "caution", "danger"]
 something that cannot be undone; these want the target's name typed."""
 
 
+UNAUDITED = "unaudited"
+"""The value of every action that lets it go on where no audit record can be written."""
+
+
 class Refused(Exception):  # noqa: N818 (a refusal is an answer, not a fault)
     """The change is not made: one plain sentence that says what, why and what to do. `do` exits with 77."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.clients.aside import Aside
 from console.core.session import Session
 from console.tui.desk import Following, Holder, Record, Request
 
@@ -23,6 +24,7 @@ class LateDesk:
     def __init__(self, session: Session, folder: Path) -> None:
         self._session = session
         self._folder = folder
+        self._aside = Aside()
 
     @property
     def _state(self) -> Path:
@@ -43,20 +45,16 @@ class LateDesk:
 
     def plan(self, request: Request, snapshot: Snapshot) -> Plan:
         """See Desk."""
-        from console.actions import runner
-        from console.actions.box import Box
-
-        box = Box(self._spec, self._state, snapshot=snapshot)
-        try:
-            return runner.prepare(box, request.action, request.target, request.values)
-        finally:
-            box.close()
+        wanted = (request.action, request.target, dict(request.values))
+        plan: Plan = self._aside.call("console.actions.looks", "plan", self._spec, self._state, snapshot, *wanted)
+        return plan
 
     def start(self, plan: Plan) -> str:
         """See Desk."""
-        from console.actions import detached, runner
+        from console.actions import detached
+        from console.core.plan import UNAUDITED
 
-        unaudited = plan.values.get(runner.UNAUDITED) == "true"
+        unaudited = plan.values.get(UNAUDITED) == "true"
         return detached.start(self._spec, self._state, plan, unaudited=unaudited)
 
     def follow(self, id: str) -> Following | None:  # noqa: A002

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from console.clients.aside import Aside
 from console.core.session import Session
 
 if TYPE_CHECKING:
@@ -22,22 +23,19 @@ class LateTuner:
     def __init__(self, session: Session, folder: Path) -> None:
         self._session = session
         self._folder = folder
+        self._aside = Aside()
 
     def current(self, model: str, snapshot: Snapshot) -> Current:
         """Live and disk values of every field, from a fresh look of about half a second. Raises Refused, WrongInput,
         SourceError, OSError."""
-        from console.actions import batching_look
-        from console.actions.box import Box
         from console.core.plan import Refused
 
         spec = self._session.spec
         if spec is None:
             raise Refused("nothing is read yet: try again in a second")
-        box = Box(spec, spec.state_in(self._folder), snapshot=snapshot)
-        try:
-            return batching_look.current(box, model)
-        finally:
-            box.close()
+        state = spec.state_in(self._folder)
+        now: Current = self._aside.call("console.actions.looks", "batching", spec, state, snapshot, model)
+        return now
 
     def validate(self, now: Current, values: Mapping[str, str]) -> Validated:
         """What the server's rules say to these values; looks at nothing, so the UI thread may ask."""

@@ -16,7 +16,7 @@ from console.actions import audit, runner, shell
 from console.actions.box import Box, BoxSpec
 from console.clients.files import private_folder
 from console.config import Podman, Safety, Settings
-from console.core.plan import Plan, Refused
+from console.core.plan import UNAUDITED, Plan, Refused
 from tests.actions.fake_run import FakeRun
 from tests.actions.own_box import own_box
 from tests.lab import podman
@@ -136,7 +136,7 @@ def test_without_an_audit_record_nobody_enters(box: Box) -> None:
     (box.state / audit.NAME).mkdir()
     with pytest.raises(Refused, match="the audit record cannot be written"):
         shell.enter(box, plan)
-    entered = shell.enter(box, replace(plan, values={**plan.values, runner.UNAUDITED: "true"}))
+    entered = shell.enter(box, replace(plan, values={**plan.values, UNAUDITED: "true"}))
     assert entered.argv[-3:-1] == ("/bin/sh", "-c")
 
 
