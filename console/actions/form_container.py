@@ -156,14 +156,14 @@ def _same(text: str) -> tuple[str, str]:
 
 def _names(body: Body) -> str:
     """Values never: any of them may be a secret."""
-    return ", ".join(f"{one_line(name, 60)}=***" for name in body.get("env") or {})
+    return ", ".join(f"{one_line(name, 60)}=***" for name in sorted(body.get("env") or {}))
 
 
 def _laid_over(body: Body, wanted: Mapping[str, str]) -> Iterator[Remark]:
     """What stays beside what is typed, for fields that are laid over what is there."""
     if wanted.get("env"):
         names = [name for part in wanted["env"].split(",") if (name := part.partition("=")[0].strip()) and "=" in part]
-        stay = [name for name in body.get("env") or {} if name not in names]
+        stay = [name for name in sorted(body.get("env") or {}) if name not in names]
         others = f"; {', '.join(map(_short, stay))} stay" if stay else ""
         yield Remark("env", "note", f"sets {', '.join(map(_short, names)) or 'nothing yet'}{others}")
     if wanted.get("ulimits"):

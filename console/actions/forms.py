@@ -6,12 +6,15 @@ The console's screens show one of these; they never decide whether a value can b
 from __future__ import annotations
 
 import abc
+import pickle
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from console.actions.base import Action
-from console.actions.box import Box
+from console.actions.box import Box, BoxSpec
 from console.core.form import About, Judged, Look, Present, Remark
+from console.core.model import Snapshot
 from console.core.plan import Field, Refused, WrongInput
 
 _OF_FIELD = re.compile(r"`?(?P<name>[a-z_]{1,40})`?(?::| must| is longer| holds)")
@@ -25,6 +28,26 @@ class OpenForm(abc.ABC):
     @abc.abstractmethod
     def judge(self, box: Box, values: Mapping[str, str]) -> Judged:
         """What these values (as typed, only the changed ones) mean. Refused and SourceError as of a plan."""
+
+
+def opened(spec: BoxSpec, state: Path, snapshot: Snapshot | None, about: About, target: str) -> tuple[Look, bytes]:
+    """A form as plain data: what is shown of it, and the whole of it for `judged`."""
+    box = Box(spec, state, snapshot=snapshot)
+    try:
+        form = open_form(box, about, target)
+    finally:
+        box.close()
+    return form.look, pickle.dumps(form)
+
+
+def judged(spec: BoxSpec, state: Path, snapshot: Snapshot | None, form: bytes, values: Mapping[str, str]) -> Judged:
+    """What these values mean in a form that `opened` gave in this or another process of ours."""
+    kept: OpenForm = pickle.loads(form)
+    box = Box(spec, state, snapshot=snapshot)
+    try:
+        return kept.judge(box, values)
+    finally:
+        box.close()
 
 
 def open_form(box: Box, about: About, target: str) -> OpenForm:

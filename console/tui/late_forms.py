@@ -1,32 +1,33 @@
 """What a form screen asks of `console.actions`: a form as it is opened, and what the values typed into it mean.
 
-Imported when it is needed and in the thread that needs it: the first paint does not wait for it.
+Done in a helper process (clients/aside.py), so that the console does not keep what it takes to look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from console.clients.aside import Aside
 from console.core.session import Session
 
 if TYPE_CHECKING:
-    from console.actions.box import Box
+    from console.actions.box import BoxSpec
     from console.core.form import About, Judged, Look
     from console.core.model import Snapshot
 
 
+FORMS = "console.actions.forms"
+
+
 class Opened(Protocol):
-    """A form that is open; what else it holds is nobody's but its own."""
+    """A form that is open; what else it holds is nobody's but the forms' own."""
 
     @property
     def look(self) -> Look:
         """As it was opened."""
-
-    def judge(self, box: Any, values: Mapping[str, str]) -> Judged:
-        """Asked for by way of Forms alone, which knows the box."""
 
 
 class Forms(Protocol):
@@ -36,38 +37,40 @@ class Forms(Protocol):
     def open(self, about: About, target: str, snapshot: Snapshot) -> Opened:
         """A form from a fresh look at the box."""
 
-    def judge(self, form: Opened, values: Mapping[str, str], snapshot: Snapshot) -> Judged:
-        """What these values (the changed ones, as typed) mean."""
+    def judge(self, form: Any, values: Mapping[str, str], snapshot: Snapshot) -> Judged:
+        """What these values (the changed ones, as typed) mean in a form that `open` gave."""
+
+
+@dataclass(frozen=True)
+class LateOpened:
+    """See Opened."""
+
+    look: Look
+    kept: bytes
+    """What `console.actions.forms` made of it; holds secrets."""
 
 
 class LateForms:
-    """Forms over the box that a session reads; `state` is the console's folder."""
+    """Forms over the box that a session reads; `folder` is the console's state folder."""
 
-    def __init__(self, session: Session, state: Path) -> None:
+    def __init__(self, session: Session, folder: Path) -> None:
         self._session = session
-        self._state = state
+        self._folder = folder
+        self._aside = Aside()
 
-    def open(self, about: About, target: str, snapshot: Snapshot) -> Opened:
+    def open(self, about: About, target: str, snapshot: Snapshot) -> LateOpened:
         """See Forms."""
-        from console.actions import forms
+        return LateOpened(*self._aside.call(FORMS, "opened", *self._place(), snapshot, about, target))
 
-        with self._box(snapshot) as box:
-            return forms.open_form(box, about, target)
-
-    def judge(self, form: Opened, values: Mapping[str, str], snapshot: Snapshot) -> Judged:
+    def judge(self, form: LateOpened, values: Mapping[str, str], snapshot: Snapshot) -> Judged:
         """See Forms."""
-        with self._box(snapshot) as box:
-            return form.judge(box, values)
+        judged: Judged = self._aside.call(FORMS, "judged", *self._place(), snapshot, form.kept, dict(values))
+        return judged
 
-    @contextmanager
-    def _box(self, snapshot: Snapshot) -> Iterator[Box]:
-        from console.actions.box import Box
+    def _place(self) -> tuple[BoxSpec, Path]:
         from console.core.plan import Refused
 
         if self._session.spec is None:
             raise Refused("nothing is read yet: try again in a second")
-        box = Box(self._session.spec, self._state, snapshot=snapshot)
-        try:
-            yield box
-        finally:
-            box.close()
+        spec: BoxSpec = self._session.spec
+        return spec, spec.state_in(self._folder)

@@ -23,12 +23,12 @@ class Entered(Protocol):
 
 
 class LateShell:
-    """Shells in the container that a session reads; `state` is the console's folder. Both methods block and raise
-    Refused, SourceError and OSError with one plain sentence."""
+    """Shells in the container that a session reads; `folder` is the console's state folder. Both methods block,
+    and raise Refused, SourceError and OSError with one plain sentence."""
 
-    def __init__(self, session: Session, state: Path) -> None:
+    def __init__(self, session: Session, folder: Path) -> None:
         self._session = session
-        self._state = state
+        self._folder = folder
 
     def enter(self, plan: Plan) -> Entered:
         """Look again and write it down."""
@@ -49,9 +49,10 @@ class LateShell:
         from console.actions.box import Box
         from console.core.plan import Refused
 
-        if self._session.spec is None:
+        spec = self._session.spec
+        if spec is None:
             raise Refused("nothing is read yet: try again in a second")
-        box = Box(self._session.spec, self._state)
+        box = Box(spec, spec.state_in(self._folder))
         try:
             yield box
         finally:

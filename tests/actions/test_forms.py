@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.actions import runner
+from console.actions import forms, runner
 from console.actions.box import Box, BoxSpec
 from console.actions.form_container import off, present, size_words
 from console.actions.form_create import CreateForm
@@ -91,6 +91,13 @@ def test_only_what_differs_is_asked_for_and_the_plan_agrees(own: OwnTriton, box:
     assert set(plan.difference) <= set(judged.lines)
     assert {name: plan.target.identity[name] for name in wish.identity} == dict(wish.identity)
     assert containers(own) == {own.name: "running"}
+
+
+@pytest.mark.lab
+def test_a_form_is_plain_data_between_two_looks(own: OwnTriton, box: Box) -> None:
+    look, kept = forms.opened(box.spec, box.state, None, "container", "")
+    assert SECRET not in repr(look)
+    assert forms.judged(box.spec, box.state, None, kept, {"shm_size": "2g"}).wishes[0].target == own.name
 
 
 @pytest.mark.lab

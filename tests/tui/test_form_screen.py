@@ -17,15 +17,20 @@ from console.actions.base import Action
 from console.actions.recreate import Recreate
 from console.actions.unit import Write
 from console.core.form import Judged, Look, Present, Remark, Wish
-from console.core.plan import Field, Plan
+from console.core.model import Snapshot
+from console.core.plan import Field, Outcome, Plan, Refused, WrongInput
 from console.tui.app import ConsoleApp
+from console.tui.late_forms import LateForms
+from console.tui.late_shell import LateShell
 from console.tui.panes.form_pane import FormPane
 from console.tui.screens.form import FormScreen
 from console.tui.screens.plan import PlanDialog
 from tests import wrong_values
-from tests.fakes.boxes import Box, bring_up_box, drawn_box, empty_box, nothing_serves_box
+from tests.actions.test_gpu import a_box
+from tests.fakes.boxes import Box, bring_up_box, empty_box, nothing_serves_box
 from tests.fakes.desk import STOP, FakeDesk
 from tests.fakes.forms import ActionOpened, FakeForms
+from tests.fakes.session import FakeSession
 from tests.tui.stage import SIZES, press_fast, settled, text_of
 from tests.tui.test_acts import acting, notices, until
 
@@ -219,7 +224,7 @@ async def test_each_wrong_value_of_each_action_is_a_sentence_and_asks_for_nothin
 )
 def test_an_actions_rules_tell_it_in_one_line(action: type[Action], field: Field, value: str) -> None:
     for one in (value, wrong_values.too_long()):
-        with pytest.raises(form_wrong()) as caught:
+        with pytest.raises(WrongInput) as caught:
             action.checked({field.name: one})
         text = str(caught.value)
         assert f"`{field.name}`" in text
@@ -227,12 +232,6 @@ def test_an_actions_rules_tell_it_in_one_line(action: type[Action], field: Field
         assert text.isprintable()
         assert len(text) < 300
         assert not (field.secret and SECRET in text)
-
-
-def form_wrong() -> type[Exception]:
-    from console.core.plan import WrongInput
-
-    return WrongInput
 
 
 # --------------------------------------------------------------------------------------------------------------- keys
@@ -429,16 +428,12 @@ class FakeShell:
         self.codes: list[int] = []
 
     def enter(self, plan: Plan) -> Any:
-        from console.core.plan import Refused
-
         if self.error:
             raise Refused(self.error)
         self.entered.append(plan)
         return type("Entered", (), {"argv": ("podman", "exec", "--interactive", "--tty", "9f3c", "sh")})()
 
     def left(self, entered: Any, code: int) -> Any:
-        from console.core.plan import Outcome
-
         self.codes.append(code)
         return Outcome("done", f"the shell was left with exit {code} after 3 s")
 
@@ -509,5 +504,23 @@ async def test_where_no_shell_can_be_had(tmp_path: Path, monkeypatch: pytest.Mon
         assert "read-only" in notices(app)[-1]
 
 
-def test_drawn_box_has_what_these_tests_need() -> None:
-    assert drawn_box().snapshot.container.value is not None
+# ------------------------------------------------------------------------------------------------------ the real ones
+
+
+def test_the_real_forms_over_a_simulated_card(tmp_path: Path) -> None:
+    session = FakeSession()
+    forms = LateForms(session, tmp_path / "state")
+    with pytest.raises(Refused, match="nothing is read yet"):
+        forms.open("gpu", "0", Snapshot())
+    session.spec = a_box(tmp_path).spec
+    found = forms.open("gpu", "0", Snapshot())
+    assert found.look.title == "Settings of GPU 0, Tesla T4"
+    judged_ = forms.judge(found, {"power_limit": "65"}, Snapshot())
+    assert [one.action for one in judged_.wishes] == ["gpu.power_limit"]
+    with pytest.raises(WrongInput, match="there is no GPU"):
+        forms.open("gpu", "7", Snapshot())
+
+
+def test_the_real_shell_wants_a_box(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="nothing is read yet"):
+        LateShell(FakeSession(), tmp_path).enter(STOP)
