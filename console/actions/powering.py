@@ -30,6 +30,7 @@ BEFORE = 2.0
 SIGNAL_EVERY = 3.0
 """Seconds after which a signal that was not taken is sent again."""
 _EXITING = re.compile(r"Signal \(\d+\) received|Waiting for in-flight requests|Timeout \d+: Found")
+GONE_WITHIN = 10.0
 LOOK_EVERY = 0.1
 TELL_EVERY = 1.0
 
@@ -75,8 +76,16 @@ def stop(box: Box, view: ContainerView, state: ContainerState, seconds: int, run
         finally:
             control.close()
             again.close()
-    after = view.state()
+    after = _when_gone(view) if state.auto_remove and not state.unit else view.state()
     return Stopped(time.monotonic() - began, after.exit_code if after is not None else None)
+
+
+def _when_gone(view: ContainerView) -> ContainerState | None:
+    """Podman removes one made with --rm a moment after its stop has been answered."""
+    deadline = time.monotonic() + GONE_WITHIN
+    while (state := view.state()) is not None and time.monotonic() < deadline:
+        time.sleep(LOOK_EVERY)
+    return state
 
 
 class _Again:

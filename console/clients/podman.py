@@ -269,7 +269,7 @@ class Podman:
 
     def _decode(self, path: str, kind: type[T], params: Mapping[str, str] | None = None) -> T | None:
         answer = self._get(path, params)
-        if answer.status_code == 404 or answer.content.strip() == b"null":
+        if answer.status_code == 404 or answer.content.strip() == b"null" or _is_going(answer):
             return None
         if answer.status_code >= 400:
             raise SourceError("protocol", f"Podman answered {answer.status_code}: {message_of(answer.content)}")
@@ -287,6 +287,11 @@ class Podman:
             return self._api.get(path, params=params)
         except (APIError, RequestException, HTTPError, OSError) as error:
             raise explain(self.url, error) from error
+
+
+def _is_going(answer: Any) -> bool:
+    """True for a container that is just being removed: seen on 4.3.1 as a 500 and not as a 404."""
+    return answer.status_code == 500 and b"no such container" in answer.content
 
 
 def explain(url: str, error: BaseException) -> SourceError:

@@ -21,6 +21,8 @@ from console.core.model import SourceError
 from console.core.secrets import mask_text
 from console.core.text import one_line
 
+_IS_GONE = "no such container"
+"""Said with 500 of one that is just being removed, with 404 afterwards."""
 CREATE_TIMEOUT = 60.0
 START_TIMEOUT = 60.0
 """Seconds; a start of Podman's ends when the process runs, not when Triton serves."""
@@ -87,7 +89,7 @@ class PodmanControl:
         try:
             answer = self._call("GET", path)
         except PodmanRefusal as refusal:
-            if refusal.status == 404:
+            if refusal.status == 404 or _IS_GONE in refusal.text:
                 return None
             raise
         return answer if isinstance(answer, dict) else None
@@ -125,7 +127,7 @@ class PodmanControl:
         try:
             self._call("DELETE", f"/containers/{_part(name)}", params, timeout=START_TIMEOUT)
         except PodmanRefusal as refusal:
-            if refusal.status == 404:
+            if refusal.status == 404 or _IS_GONE in refusal.text:
                 return False
             raise
         return True

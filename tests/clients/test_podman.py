@@ -138,6 +138,9 @@ def test_calls(libpod: FakeLibpod) -> None:
     assert triton_images(client.images()) == ("localhost/tritonserver:24.05-fake",)
     assert client.image_created(IMAGE_ID) is not None
     assert client.image_created("absent") is None
+    going = b'{"message":"container 05 does not exist in database: no such container"}'
+    libpod.routes[f"/containers/{RUNNING[0]}/json"] = (500, going)
+    assert client.inspect(RUNNING[0]) is None
     sample = client.stats(EXITED[0])
     assert sample is not None
     assert sample.pids == 2
