@@ -234,7 +234,7 @@ def test_driver_requirement(rule: str, cuda: str | None, driver: str | None, goo
         ("error setting rlimit type 8: operation not permitted", "limit memlock"),
         ("error setting rlimit type 99: operation not permitted", "type 99"),
         (
-            "runc create failed: error creating device nodes: mount /dev/nvidia0:/d (via /proc/self/fd/6), flags: 0x1000: "
+            "runc create failed: error creating device nodes: mount /dev/nvidia0:/d (via /proc/self/fd/6), flags: 0x1: "
             "no such file or directory: OCI runtime attempted to invoke a command that was not found",
             "device node",
         ),
