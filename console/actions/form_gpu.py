@@ -76,4 +76,4 @@ def _watts(field: Field, card: GpuState) -> Field:
     if card.power_limit_w is None or whole_number(f"{card.power_limit_w:g}") is None:
         return replace(field, help=told)
     bounds = [None if one is None else int(one) for one in (low, high)]
-    return replace(field, kind="int", low=bounds[0], high=bounds[1], help=told)
+    return replace(field, kind="int", low=bounds[0], high=bounds[1], help="the most that it may draw")
