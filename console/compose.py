@@ -129,7 +129,7 @@ def build(
     past = Past(finder.target, lambda: _unit(container), root=root)
     streams: list[Stream] = [
         told_by_the_way,
-        LogStream(finder.target, told=lambda event: _after_log(event, box)),
+        LogStream(finder.target, told=lambda event: _after_log(event, box, locator)),
         PodmanEvents(finder.target, finder.url, lambda: box.read_now("container")),
     ]
 
@@ -149,12 +149,12 @@ def build(
     return box
 
 
-def _after_log(event: Event, box: Session) -> None:
-    """A server that says that it answers is asked at once: after a silence sources ask only every few seconds."""
-    parts = (
-        TRITON_PARTS if event.kind == "server.start" else TRITON_PARTS[:2] if event.kind.startswith("model.") else ()
-    )
-    for part in parts:
+def _after_log(event: Event, box: Session, locator: Locator) -> None:
+    """A server that says that it answers is asked at once: after a silence sources ask only every few seconds. So is
+    one that was told to stop: its connections are let go by that."""
+    locator.server_told(event.kind)
+    whole = event.kind in ("server.start", "server.stop")
+    for part in TRITON_PARTS if whole else TRITON_PARTS[:2] if event.kind.startswith("model.") else ():
         box.read_now(part)
 
 

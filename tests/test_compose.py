@@ -13,6 +13,7 @@ from console.compose import TRITON_PARTS, Kept, _after_log, _after_resets, build
 from console.config import Settings
 from console.core.model import PART_FIELDS, Event, ModelFlow, ModelKey, ModelStats, SourceError, TritonStats
 from console.core.session import Session
+from console.sources.locator import Locator
 
 
 class Asked:
@@ -30,14 +31,16 @@ class Asked:
     [
         ("server.start", list(TRITON_PARTS)),
         ("model.ready", ["triton.server", "triton.index"]),
-        ("server.stop", []),
+        ("server.stop", list(TRITON_PARTS)),
         ("", []),
     ],
 )
 def test_what_the_log_tells_is_read_at_once(kind: str, parts: list[str]) -> None:
     box = Asked()
-    _after_log(Event(1.0, "ok", "x", "(server log)", kind), cast("Session", box))
+    locator = Locator(Settings(), lambda: None)
+    _after_log(Event(1.0, "ok", "x", "(server log)", kind), cast("Session", box), locator)
     assert box.parts == parts
+    assert locator.address().keep is (kind != "server.stop")
 
 
 def test_counters_that_began_anew_ask_for_configurations() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from console.clients.triton import TritonAddress
@@ -17,6 +18,8 @@ from console.core.triton_command import (
 from console.sources.repository import Place, places
 
 DEFAULT_PORTS = (DEFAULT_HTTP_PORT, DEFAULT_GRPC_PORT, DEFAULT_METRICS_PORT)
+DRAINS_AT_MOST = 60.0
+"""Seconds after which a server that was told to stop is thought to have ended, though nothing tells so."""
 OFF_IN_SETTINGS = Failure(
     "unavailable", "the metrics page is not read: the settings say so", "see triton.metrics in the settings"
 )
@@ -36,6 +39,14 @@ class Locator:
         self._repository = settings.repository.path
         self._state = state
         self._last: ServerPorts | None = None
+        self._drains_until = 0.0
+
+    def server_told(self, kind: str) -> None:
+        """What the server's log says of it, by the event's kind: no connection is kept while it drains."""
+        if kind == "server.stop":
+            self._drains_until = time.monotonic() + DRAINS_AT_MOST
+        elif kind == "server.start":
+            self._drains_until = 0.0
 
     def _ports(self) -> ServerPorts | None:
         """Those of the container; of a stopped one too, and of one that is gone its last ones: what answers on the
@@ -65,6 +76,7 @@ class Locator:
             ca_file=told.ca_file,
             insecure=told.insecure,
             headers=told.headers,
+            keep=time.monotonic() >= self._drains_until,
             no_metrics=self._no_metrics(found),
         )
 
