@@ -209,6 +209,7 @@ class Stop(ContainerAction):
             effects=(
                 *seen.lines,
                 stop_words(state, seconds, seen.waiting),
+                *((seen.stop_words,) if seen.running else ()),
                 *vanishes(state),
                 *spec_lines,
                 _stays(state),

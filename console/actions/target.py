@@ -17,6 +17,7 @@ from console.actions.box import Box
 from console.clients import libpod
 from console.clients.podman import Podman
 from console.clients.podman_stream import recent_log
+from console.clients.proc import established
 from console.clients.triton import TritonAddress, server_http
 from console.core.model import ContainerState, LogLine, SourceError, TritonMetrics
 from console.core.plan import Refused, WrongInput
@@ -145,6 +146,14 @@ class ContainerView:
         page = self.metrics()
         told = [one.pending for one in page.models if one.pending is not None] if page is not None else []
         return int(sum(told)) if told else None
+
+    def connections(self, state: ContainerState) -> int | None:
+        """HTTP connections that clients, this console too, have open now; None where it cannot be told."""
+        if state.pid is None:
+            return None
+        outside = self.address().http_port
+        inside = next((one.container_port for one in state.ports if one.host_port == outside), outside)
+        return established(state.pid, inside, self.box.root)
 
 
 def chosen_name(box: Box, target: str) -> str:

@@ -147,6 +147,24 @@ class ProcReader:
             return None
 
 
+def established(pid: int, port: int, root: Path = Path("/")) -> int | None:
+    """Open connections to a TCP port in the network namespace of a process, from /proc/PID/net/tcp and tcp6; None
+    where neither can be read."""
+    counts = [_established(root / f"proc/{pid}/net/{name}", port) for name in ("tcp", "tcp6")]
+    told = [count for count in counts if count is not None]
+    return sum(told) if told else None
+
+
+def _established(table: Path, port: int) -> int | None:
+    try:
+        rows = table.read_text("ascii", "replace").splitlines()[1:]
+    except OSError:
+        return None
+    wanted = f":{port:04X}"
+    fields = (row.split() for row in rows)
+    return sum(1 for row in fields if len(row) > 3 and row[3] == "01" and row[1].endswith(wanted))
+
+
 def parse_stat(data: bytes) -> tuple[str, int]:
     """(name, start in clock ticks after boot) of a /proc/PID/stat; the name may hold blanks and parentheses.
 

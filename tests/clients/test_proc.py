@@ -18,6 +18,7 @@ from console.clients.proc import (
     all_unified,
     command_name,
     container_id_of,
+    established,
     parse_cmdline,
     parse_stat,
     stub_model,
@@ -366,3 +367,24 @@ def test_a_real_process() -> None:
         assert info.user
         child.communicate(b"\n")
     assert reader.read(child.pid).reason
+
+
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100 0 0 10 0
+   1: 024D4D0A:1F40 014D4D0A:C001 01 00000000:00000000 00:00000000 00000000     0        0 2 1 0 20 4 30 10 -1
+   2: 024D4D0A:1F42 014D4D0A:C002 01 00000000:00000000 00:00000000 00000000     0        0 3 1 0 20 4 30 10 -1
+   3: 024D4D0A:1F40 014D4D0A:C003 06 00000000:00000000 00:00000000 00000000     0        0 0 3 0
+garbage
+"""
+
+
+def test_open_connections_of_one_port(tmp_path: Path) -> None:
+    net = tmp_path / "proc/7/net"
+    net.mkdir(parents=True)
+    assert established(7, 8000, tmp_path) is None
+    (net / "tcp").write_text(TCP)
+    assert established(7, 8000, tmp_path) == 1
+    (net / "tcp6").write_text(TCP.replace("024D4D0A", "0" * 32))
+    assert established(7, 8000, tmp_path) == 2
+    assert established(7, 9, tmp_path) == 0
