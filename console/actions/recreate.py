@@ -341,10 +341,10 @@ class Create(ContainerAction):
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         name = target or "triton"
         body = wanted_body(box, name, values)
+        starts = values.get("start", "true") == "true"
         with ContainerView(box, name) as view:
             there = view.state()
-            checks = preflight(box, view, body)
-        starts = values.get("start", "true") == "true"
+            checks = preflight(box, view, body, () if starts else _host_ports(body))
         return Plan(
             action=self.NAME,
             target=Target("container", name, {"container": "absent"}),
@@ -433,6 +433,11 @@ class Create(ContainerAction):
         finally:
             control.close()
         return Outcome("undone", f"{plan.target.name} is removed")
+
+
+def _host_ports(body: Body) -> tuple[int, ...]:
+    """What is created only may have ports that another one has now: it is the start that wants them."""
+    return tuple(int(one.get("host_port") or 0) for one in body.get("portmappings") or ())
 
 
 def _created(control: Any, body: Body, run: Run) -> None:
