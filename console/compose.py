@@ -205,12 +205,12 @@ def session(settings: Settings, *, demo: str | None = None, seed: int | None = N
         raise SourceError("unavailable", f"the simulated box cannot be started: {error}") from error
     with started as box:
         told, nvml = box.addresses, SimulatedNvml(Path(box.addresses.nvml))
-        box_settings, root = _simulated(settings, told), Path(told.root)
+        box_settings, root = simulated_settings(settings, told), Path(told.root)
         spec = box_spec(box_settings, nvml=told.nvml, root=root, simulated=demo)
         yield build(box_settings, nvml=nvml, root=root, simulated=demo, spec=spec)
 
 
-def _simulated(settings: Settings, addresses: Any) -> Settings:
+def simulated_settings(settings: Settings, addresses: Any) -> Settings:
     """The operator's looks, the simulated box's addresses."""
     from msgspec.structs import replace
 

@@ -22,9 +22,6 @@ from console.simulator.scenes import Ensemble, Model
 from console.simulator.server_log import failed_line
 from console.simulator.serving import Version, memory_of
 
-LOAD_S = 0.4
-LOAD_MIB_PER_S = 1200
-"""A load takes LOAD_S, and the time in which its file is read."""
 IN_PLACE_S = 0.2
 """Seconds in which an added instance starts (seen: 0.2)."""
 FINALIZE_S = 0.3
@@ -313,7 +310,7 @@ class Models:
             batcher = Batcher(configs.scheduling(config), service, start_ns=self._agenda.now_ns, rng=rng)
             made = Version(spec, number, config, batcher, batcher.statistics, polled.folders[number])
             made.shift = release.shift
-            seconds = LOAD_S + spec.plan_mib / LOAD_MIB_PER_S
+            seconds = spec.load_s
         made.vram_mib = memory_of(spec, config)
         now_ns = self._agenda.now_ns
         made.loads = (now_ns, now_ns + round(seconds * 1e9))

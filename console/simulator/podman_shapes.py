@@ -31,8 +31,6 @@ WORKING_DIR = "/opt/tritonserver"
 ZERO_TIME = "0001-01-01T00:00:00Z"
 
 
-NOFILE = 1024 * 1024
-_DEFAULT_LIMITS = ({"Name": "RLIMIT_NOFILE", "Soft": NOFILE, "Hard": NOFILE},)
 _NODES = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm")
 
 
@@ -362,7 +360,7 @@ def _host_config(one: Container, bindings: dict[str, Any]) -> dict[str, Any]:
             {"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": ""} for node in _NODES if one.running
         ],
         "PidsLimit": 2048,
-        "Ulimits": told or list(_DEFAULT_LIMITS),
+        "Ulimits": told,
     }
 
 

@@ -14,6 +14,10 @@ TENSORRT = "10.5.0.18"
 """TensorRT of the image 24.10-py3, the one with Triton 2.51.0, whose recorded answers are followed."""
 
 
+LOAD_S = 0.4
+READ_MIB_PER_S = 1200
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """An input or output; dims without the batch dimension, data type as the model config names it."""
@@ -56,6 +60,11 @@ class Model:
     releases: tuple[Release, ...] = ()
     engine_batch: int = 64
     """The largest batch that its file was built for."""
+
+    @property
+    def load_s(self) -> float:
+        """Seconds that a load of one version takes: the engine's start, and the time in which its file is read."""
+        return LOAD_S + self.plan_mib / READ_MIB_PER_S
 
     def release(self, version: int) -> Release:
         """What is other in this version."""

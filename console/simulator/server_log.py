@@ -51,17 +51,12 @@ def start_lines(scene: Scene, command: Sequence[str], started_ns: int) -> Iterat
     yield from banner(started_ns)
     at = started_ns + NS_PER_SECOND // 2
     yield from memory_lines(at)
-    for number, model in enumerate(served):
-        yield triton_line(
-            at + number * 1_000_000, "I", "model_lifecycle.cc:472", f"loading: {model.name}:{model.version}"
-        )
-    # a second or so for each of a few models; a thousand are through within a minute too
-    gap = min(1_400_000_000, 60 * NS_PER_SECOND // len(served))
-    for number, model in enumerate(served, start=1):
-        yield from _load_result(model, at + number * gap)
-    end = at + (len(served) + 1) * gap
-    yield from tables([(model.name, str(model.version), _failed(model)) for model in served], command, end)
-    yield from started_lines(end + 40_000_000)
+    for model in served:
+        yield triton_line(at, "I", "model_lifecycle.cc:472", f"loading: {model.name}:{model.version}")
+        at += round((model.load_s if isinstance(model, Model) else 0.001) * NS_PER_SECOND)
+        yield from _load_result(model, at)
+    yield from tables([(model.name, str(model.version), _failed(model)) for model in served], command, at)
+    yield from started_lines(at + 40_000_000)
 
 
 def memory_lines(at_ns: int) -> Iterator[LogLine]:
@@ -103,7 +98,7 @@ def _load_result(model: Served, at_ns: int) -> Iterator[LogLine]:
     if not failed:
         yield triton_line(at_ns, "I", "model_lifecycle.cc:839", f"successfully loaded '{model.name}'")
         return
-    yield triton_line(at_ns - 643_000_000, "E", "logging.cc:40", failed.partition("engine: ")[2])
+    yield triton_line(at_ns - 143_000_000, "E", "logging.cc:40", failed.partition("engine: ")[2])
     yield triton_line(at_ns, *failed_line(model.name, model.version, failed))
 
 

@@ -139,27 +139,29 @@ class EnsembleRequest:
     input_ns: int = 0
     infer_ns: int = 0
     output_ns: int = 0
+    steps: tuple[Version, ...] = ()
 
     def start(self) -> None:
-        """It arrives."""
-        for one in (self.ensemble, *self.ensemble.steps):
+        """It arrives, and stays with the versions that serve at this moment."""
+        self.steps = self.ensemble.steps
+        for one in (self.ensemble, *self.steps):
             one.held += 1
         self._go_on(self.arrival_ns)
 
     def _go_on(self, at_ns: int) -> None:
-        self.ensemble.steps[self.step].arrivals.offer((at_ns, self.size, self._step_done))
+        self.steps[self.step].arrivals.offer((at_ns, self.size, self._step_done))
 
     def _step_done(self, done: Completion) -> None:
-        self.ensemble.steps[self.step].held -= 1
+        self.steps[self.step].held -= 1
         self.input_ns += done.input_ns
         self.infer_ns += done.infer_ns
         self.output_ns += done.output_ns
         self.step += 1
-        if done.outcome is Outcome.SUCCESS and self.step < len(self.ensemble.steps):
+        if done.outcome is Outcome.SUCCESS and self.step < len(self.steps):
             self._go_on(done.finish_ns)
             return
         self.ensemble.held -= 1
-        for one in self.ensemble.steps[self.step :]:
+        for one in self.steps[self.step :]:
             one.held -= 1
         if done.outcome is Outcome.SUCCESS:
             self._count(done.finish_ns)

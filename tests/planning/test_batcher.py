@@ -233,3 +233,17 @@ def test_every_request_ends_exactly_once(scheduling: Scheduling, raw: list[tuple
     assert all(
         end.finish_ns - end.arrival_ns == end.queue_ns + end.input_ns + end.infer_ns + end.output_ns for end in done
     )
+
+
+def test_instances_change_while_it_runs() -> None:
+    """More start at once; fewer take effect as their runs end, and nothing is lost."""
+    batcher = Batcher(Scheduling(max_batch_size=1), ServiceTime(10.0, 0.0))
+    batcher.run(0, [(0, 1, None)] * 6)
+    assert (batcher.running, batcher.pending) == (1, 5)
+    batcher.set_instances(3)
+    assert (batcher.running, batcher.pending) == (3, 3)
+    batcher.set_instances(1)
+    batcher.run(10 * NS_PER_MS)
+    assert (batcher.running, batcher.pending) == (1, 2)
+    batcher.run(60 * NS_PER_MS)
+    assert batcher.statistics.success_count == 6
