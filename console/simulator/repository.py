@@ -29,8 +29,9 @@ class Repository:
             if isinstance(model, Ensemble):
                 (folder / str(model.version)).mkdir()
             else:
-                for age, version in enumerate((model.version, *sorted(model.other_versions, reverse=True)), start=1):
-                    self.add_version(model, version, written_s - 2 * age * DAY_S)
+                for version in (model.version, *model.other_versions):
+                    age = 1 if version > model.version else 2 if version == model.version else 4
+                    self.add_version(model, version, written_s - age * DAY_S)
             _set_time(config, written_s - 2 * DAY_S)
 
     def add_version(self, model: Model, version: int, written_s: float) -> None:
