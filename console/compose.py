@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from console.actions.box import BoxSpec
+from console.actions.box import READ_ONLY, BoxSpec
+from console.clients.golden_store import ask_once
 from console.clients.host import boot_time
-from console.clients.triton_ask import ask
-from console.config import Settings
-from console.core.model import ContainerState, Event, PodmanState, SourceError, TritonStats
+from console.config import Settings, state_dir
+from console.core.model import Asked, ContainerState, Event, PodmanState, SourceError, TritonStats
 from console.core.poller import Source, Stream
 from console.core.session import Session
 from console.sources.container import ContainerSettings, ContainerSource
@@ -93,6 +94,7 @@ def build(
     `nvml` stands in for pynvml and `root` for the host's `/`, so that a simulated box shows no fact of this machine;
     `spec` is what acts on such a box.
     """
+    spec = spec or box_spec(settings)
     podman = settings.podman
     port = settings.triton.http_port
     finder = ContainerSource(
@@ -143,10 +145,17 @@ def build(
             "events that sources found too fast": told_by_the_way.dropped,
             "models' statistics with a figure that cannot be one": read_stats.refused,
         },
-        ask=lambda model, version: ask(locator.address(), model, version),
-        spec=spec or box_spec(settings),
+        ask=lambda model, version: _ask(spec, locator, model, version),
+        spec=spec,
     )
     return box
+
+
+def _ask(spec: BoxSpec, locator: Locator, model: str, version: str | None) -> Asked:
+    """The second guard: in read-only mode no request is sent, whoever asks."""
+    if spec.settings.safety.read_only:
+        return Asked(model, version, None, time.time(), None, READ_ONLY)
+    return ask_once(spec.state_in(state_dir()), locator.address(), model, version)
 
 
 def _after_log(event: Event, box: Session, locator: Locator) -> None:

@@ -10,7 +10,7 @@ import pytest
 from console import compose
 from console.actions.box import Box, BoxSpec
 from console.compose import TRITON_PARTS, Kept, _after_log, _after_resets, build
-from console.config import Settings
+from console.config import Safety, Settings, Triton
 from console.core.model import PART_FIELDS, Event, ModelFlow, ModelKey, ModelStats, SourceError, TritonStats
 from console.core.session import Session
 from console.sources.locator import Locator
@@ -116,3 +116,13 @@ def test_a_session_tells_what_it_takes_to_act_on_its_box(tmp_path: Path) -> None
             assert box.gpus().gpus[0].name == "Tesla T4"
         finally:
             box.close()
+
+
+def test_in_read_only_mode_no_model_is_asked(tmp_path: Path) -> None:
+    """The second guard: also for a caller that did not look at the first."""
+    settings = Settings(safety=Safety(read_only=True), triton=Triton(host="127.0.0.1", http_port=1))
+    session = build(settings, root=tmp_path)
+    assert session.ask is not None
+    answer = session.ask("m", None)
+    assert answer.ok is None
+    assert "read-only" in answer.text

@@ -303,17 +303,18 @@ def _longest_run(row: ModelRow) -> float | None:
 
 @rule("V16")
 def asked(look: Look) -> Iterator[Verdict]:
-    """The last question that this console asked a READY model failed."""
+    """The last question that this console asked a READY model failed, or got another answer than the kept one."""
     entry = look.entry("V16")
     rates = {figures.row.key: figures for figures in look.active}
     for row in look.ready:
         answer = look.asked.get(row.name)
-        if answer is None or answer.ok or answer.version not in (None, row.version):
+        if answer is None or answer.ok is None or answer.good or answer.version not in (None, row.version):
             continue
+        text = entry.say("differs", how=answer.compared) if answer.compared else answer.text
         figures = rates.get(row.key)
         counted = figures is not None and figures.window.success > 0
         line = entry.say("counted", R=units.rate(figures.rate)) if counted and figures else entry.say("ready")
         title = entry.say(
-            "title", m=look.label(row), clock=units.clock(answer.wall), text=one_line(answer.text, REASON_LENGTH)
+            "title", m=look.label(row), clock=units.clock(answer.wall), text=one_line(text, REASON_LENGTH)
         )
         yield verdict(look, "V16", title, [line], model=row, since_wall=answer.wall, source="asked with a")

@@ -6,15 +6,17 @@ Inputs may be customers' data, so the folder is 0700 and its files 0600.
 from __future__ import annotations
 
 import hashlib
+import time
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from console.clients.files import write_private
 from console.clients.triton import TritonAddress
 from console.clients.triton_answer import NoAnswerError, outputs, values
-from console.clients.triton_ask import PATIENCE, Question, Sized, put
+from console.clients.triton_ask import PATIENCE, Question, Sized, ask, put
 from console.core.golden import Golden, GoldenInput, GoldenOutput, differs, kept_output
 from console.core.model import Asked, SourceError
 from console.core.text import one_line
@@ -89,6 +91,19 @@ def ask_golden(
     if not told.ok:
         return told, told.text
     return told, differs(golden, found)
+
+
+def ask_once(state: Path, address: TritonAddress, model: str, version: str | None = None) -> Asked:
+    """Ask a model its kept question and compare the answer; a made-up one where none is kept. Never raises."""
+    try:
+        kept = load(state, model)
+    except SourceError as error:
+        text = f"its kept question cannot be used: {error.message}"
+        return Asked(model, version, None, time.time(), None, text)
+    if kept is None:
+        return ask(address, model, version)
+    told, other = ask_golden(address, kept, version)
+    return replace(told, compared=other) if told.ok else told
 
 
 def golden_of(

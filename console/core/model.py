@@ -566,6 +566,14 @@ class Asked(Struct, frozen=True):
     """Such as `FEATURES FP32 [1, 4] zeros`."""
     status: int | None = None
     """Of HTTP."""
+    compared: str | None = None
+    """Against the kept (golden) answer: "" = the same within its tolerance, else where it differs. None: no question
+    is kept for this model, or no answer came that could be compared."""
+
+    @property
+    def good(self) -> bool:
+        """True when the answer is whole and, where one is kept, as kept."""
+        return bool(self.ok) and not self.compared
 
 
 class DiskVersion(Struct, frozen=True):

@@ -31,6 +31,7 @@ from console.tui.palette import palette_entries
 from console.tui.panes import bring_up
 from console.tui.panes.base import Pane, View
 from console.tui.panes.header import Status
+from console.tui.panes.wording import asked
 from console.tui.screens import SCREENS, entry
 from console.tui.screens.base import BoxScreen
 from console.tui.signs import Charset
@@ -44,6 +45,14 @@ WRITTEN_AFTER = 0.03
 """Seconds after the first paint in which a thread of Textual's writes it; imports beside it would hold that up."""
 FIRST_SHOW_AFTER = 0.1
 """Seconds from a part's first Reading to its showing: at the start nobody waits for the next full second."""
+ASKED = {
+    "as kept": "answered as kept",
+    "differs": "did not answer as kept",
+    "answered": "answered",
+    "no good answer": "did not answer",
+    "not asked": "was not asked",
+}
+"""`wording.asked` -> the words of the notice."""
 
 
 class Judge(Protocol):
@@ -187,8 +196,9 @@ class ConsoleApp(CarefulApp):
         self.asking = None
         self.answers[answer.model] = answer
         took = "" if answer.millis is None else f" in {answer.millis:.1f} ms"
-        told = f"{answer.model} {'answered' if answer.ok else 'did not answer'}{took}: {one_line(answer.text, 300)}"
-        self.notify(told, severity="information" if answer.ok else "error", timeout=10, markup=False)
+        told = f"{answer.model} {ASKED[asked(answer)[1]]}{took}: {one_line(answer.compared or answer.text, 300)}"
+        severity = "information" if answer.good else "warning" if answer.ok is None else "error"
+        self.notify(told, severity=severity, timeout=10, markup=False)  # type: ignore[arg-type]
         self.refresh_now()
 
     def on_line_view_cursor_moved(self, message: LineView.CursorMoved) -> None:

@@ -397,3 +397,13 @@ def test_a_failed_question() -> None:
     assert told(box, "V16", asked={"n": answer}) is None
     assert told(box, "V16", asked={"m": replace(answer, version="2")}) is None
     assert told(snapshot(SERVES), "V16", asked={"m": answer}).lines == ("though READY",)  # type: ignore[union-attr]
+    assert told(box, "V16", asked={"m": replace(answer, ok=None, text="it answers in a stream")}) is None
+
+
+def test_an_answer_that_is_not_the_kept_one() -> None:
+    answer = Asked("m", None, True, NOW - 9, 12.0, "y FP32 [1] 3", compared="y: value 0 is 3, kept 2")
+    box = snapshot(row(window(rate=40, compute=15), config()))
+    found = told(box, "V16", asked={"m": answer})
+    assert found
+    assert "not as kept: y: value 0 is 3, kept 2" in found.title
+    assert told(box, "V16", asked={"m": replace(answer, compared="")}) is None

@@ -9,11 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from console.clients.golden_store import ask_golden, ask_question, golden_of, load, path, question, remove, save
+from console.clients import golden_store
+from console.clients.golden_store import (
+    ask_golden,
+    ask_once,
+    ask_question,
+    golden_of,
+    load,
+    path,
+    question,
+    remove,
+    save,
+)
 from console.clients.triton import TritonAddress
 from console.clients.triton_ask import Question, Sized
 from console.core.golden import Golden, GoldenOutput
-from console.core.model import SourceError
+from console.core.model import Asked, SourceError
 from tests.clients.scripted import Reply, Request, answer, scripted
 
 QUESTION = Question(
@@ -75,6 +86,28 @@ def test_asking(tmp_path: Path) -> None:
         told, outputs = ask_question(address, "m", None, QUESTION)
         assert not told.ok
         assert outputs == ()
+
+
+def test_asked_once_with_the_kept_question_or_a_made_up_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is compared; where none is kept the question is made up; a bad file is no question at all."""
+    replies = [binary(0.5, 2.0), binary(0.5, 2.5), answer({"error": "no"}, 500)]
+    made_up = Asked("m", "1", True, 7.0, 1.0, "made up")
+    monkeypatch.setattr(golden_store, "ask", lambda address, model, version: made_up)
+    with scripted(lambda request: replies.pop(0)) as server:
+        address = TritonAddress(http_port=server.port)
+        assert ask_once(tmp_path, address, "m", "1") is made_up
+        save(tmp_path, KEPT)
+        found = [ask_once(tmp_path, address, "m", "1") for _ in range(3)]
+        assert [(one.ok, one.compared, one.good) for one in found] == [
+            (True, "", True),
+            (True, "y: value 1 is 2.5, kept 2 (1 of 2 values differ)", False),
+            (False, None, False),
+        ]
+        path(tmp_path, "m").write_bytes(b"{")
+        bad = ask_once(tmp_path, address, "m", "1")
+        assert (bad.ok, bad.compared) == (None, None)
+        assert "kept question cannot be used" in bad.text
+        assert len(server.requests) == 3
 
 
 def test_no_server(tmp_path: Path) -> None:

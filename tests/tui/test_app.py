@@ -356,6 +356,27 @@ async def test_ask_once_at_a_time_and_failures_are_told(tmp_path: Path, monkeypa
         assert notices(app)[-1] == "ranking did not answer: 500: no such [/x]"
 
 
+async def test_an_answer_is_told_against_the_kept_one(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    async with on_stage(drawn_box(), tmp_path, monkeypatch, screen="models") as (app, pilot):
+        answers = [
+            Asked("ranking", "2", ok=True, wall=NOW, millis=2.0, text="y FP32 [1] 2", compared=""),
+            Asked("ranking", "2", ok=True, wall=NOW, millis=2.0, text="y FP32 [1] 3", compared="y: value 0 is [3]"),
+            Asked("ranking", "2", ok=None, wall=NOW, millis=None, text="it answers in a stream"),
+        ]
+        app.session.ask = lambda model, version: answers[0]
+        told = (
+            "ranking answered as kept in 2.0 ms: y FP32 [1] 2",
+            "ranking did not answer as kept in 2.0 ms: y: value 0 is [3]",
+            "ranking was not asked: it answers in a stream",
+        )
+        for words, row in zip(told, ("● as kept", "✗ differs", "? not asked"), strict=True):
+            await pilot.press("a")
+            await until(pilot, lambda: app.asking is None)
+            assert notices(app)[-1] == words
+            assert row in text_of(app)
+            answers.pop(0)
+
+
 async def test_read_only_asks_nobody(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     async with on_stage(drawn_box(), tmp_path, monkeypatch) as (app, pilot):
         app.read_only = True

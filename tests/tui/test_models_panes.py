@@ -157,10 +157,23 @@ def test_an_ensemble_has_steps_and_no_split_of_its_own() -> None:
 def test_an_answer_stands_beside_its_time_as_it_came() -> None:
     good = Asked("ranking", "2", ok=True, wall=NOW - 60, millis=2.13, text="output [/x]")
     text = _details(ranking=good)
-    assert "asked 06:03:31 ●  2.13 ms version 2" in text
-    assert "output [/x]" in text
+    assert "PROOF      counted success 0 s ago   asked 06:03:31 ● answered" in text
+    assert "2.13 ms, version 2: output [/x]" in text
+    assert "no answer is kept to compare it with: W keeps it" in text
     bad = replace_answer(good)
-    assert "✗" in _details(ranking=bad)
+    assert "asked 06:03:31 ✗ no good answer" in _details(ranking=bad)
+    assert "asked 06:03:31 ? not asked" in _details(ranking=changed(good, ok=None))
+    assert "not asked" in _details()
+
+
+def test_an_answer_stands_against_the_kept_one() -> None:
+    same = Asked("ranking", "2", ok=True, wall=NOW - 60, millis=2.13, text="y 2", compared="")
+    text = _details(ranking=same)
+    assert "asked 06:03:31 ● as kept" in text
+    assert "W keeps it" not in text.split("CONFIG")[0]
+    text = _details(ranking=changed(same, compared="y: value 0 is 3, kept 2"))
+    assert "asked 06:03:31 ✗ differs" in text
+    assert "y: value 0 is 3, kept 2" in text
 
 
 def replace_answer(answer: Asked) -> Asked:

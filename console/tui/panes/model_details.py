@@ -11,9 +11,9 @@ from console.tui.panes import model_custom, model_work
 from console.tui.panes.base import Pane, View
 from console.tui.panes.model_difference import difference
 from console.tui.panes.models_list import Grouping, Model, Version, sign_of
-from console.tui.panes.wording import LABEL, labelled, not_read, paragraph, sign
+from console.tui.panes.wording import LABEL, asked, labelled, not_read, paragraph, sign
 from console.tui.signs import SIGN_STYLES
-from console.tui.widgets.cells import Line, Segment, left
+from console.tui.widgets.cells import Line, Segment, left, line_width
 from console.tui.widgets.lines import Row
 
 BLANK = Row(())
@@ -203,17 +203,22 @@ def _proof(row: ModelRow | None, view: View, answer: Asked | None) -> list[Row]:
         counted = ("– not served, nothing is counted", "dim")
     elif row.flow.stats.last_inference_ms:
         counted = (f"counted success {view.since(row.flow.stats.last_inference_ms / 1000)} ago", "")
-    made = [labelled("PROOF", counted, ("" if answer else "   not asked yet", "dim"))]
     if answer is None:
-        return made
-    took = f"  {units.millis(answer.millis)} ms" if answer.millis is not None else ""
-    version = f" version {one_line(answer.version, 20)}" if answer.version else ""
-    made.append(
-        labelled(
-            "", (f"asked {view.clock(answer.wall)} ", ""), sign("ok" if answer.ok else "fail"), (took + version, "")
-        )
-    )
-    return [*made, *paragraph("", one_line(answer.text), view.width, "" if answer.ok else "fail", most=4)]
+        return [labelled("PROOF", counted, ("   not asked", "dim"))]
+    value, word = asked(answer)
+    style = SIGN_STYLES[value] if value in ("fail", "unknown") else ""
+    told: Line = ((f"asked {view.clock(answer.wall)} ", ""), sign(value), (f" {word}", style))
+    made = [labelled("PROOF", counted, ("   ", ""), *told)]
+    if line_width(made[0].line) > view.width:  # type: ignore[arg-type]
+        made = [labelled("PROOF", counted), labelled("", *told)]
+    if answer.compared:
+        made += paragraph("", one_line(answer.compared), view.width, "fail", most=3)
+    took = f"{units.millis(answer.millis)} ms, " if answer.millis is not None else ""
+    version = f"version {one_line(answer.version, 20)}: " if answer.version else ""
+    made += paragraph("", f"{took}{version}{one_line(answer.text)}", view.width, style or "dim", most=4)
+    if word == "answered":
+        made.append(labelled("", ("no answer is kept to compare it with: ", "dim"), ("W", "key"), (" keeps it", "dim")))
+    return made
 
 
 def _config(row: ModelRow | None, model: Model, snapshot: Snapshot, width: int) -> list[Row]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from console.core.model import Failure, Reading, Sign
+from console.core.model import Asked, Failure, Reading, Sign
 from console.core.text import one_line
 from console.tui.signs import SIGN_STYLES, SIGNS
 from console.tui.widgets.cells import Segment, left
@@ -20,6 +20,17 @@ LABEL = 11
 def sign(value: Sign) -> Segment:
     """The sign in its style."""
     return SIGNS[value], SIGN_STYLES[value]
+
+
+def asked(answer: Asked) -> tuple[Sign, str]:
+    """What came of a question, and how it stands to the kept answer."""
+    if answer.ok is None:
+        return "unknown", "not asked"
+    if not answer.ok:
+        return "fail", "no good answer"
+    if answer.compared:
+        return "fail", "differs"
+    return "ok", "answered" if answer.compared is None else "as kept"
 
 
 def labelled(label: str, *segments: Segment, cells: int = LABEL) -> Row:

@@ -179,6 +179,6 @@ class Difference(Command):
 
 
 class AskHere(Ask):
-    """Ask the chosen model once: a request made from its metadata; shows the answer and its time."""
+    """Ask the chosen model once: its kept question, else one made from its metadata; shows the answer and its time."""
 
     ID, SCOPE = "models.ask", "models"

@@ -237,7 +237,7 @@ def shrink(heights: dict[str, int], least: dict[str, int], room: int, order: tup
 
 
 class Ask(Command):
-    """Ask the chosen model once: a request made from its metadata; shows the answer and its time."""
+    """Ask the chosen model once: its kept question, else one made from its metadata; shows the answer and its time."""
 
     ID, KEYS, LABEL, SCOPE, KIND = "ask", ("a",), "ask once", "overview", "safe"
 
