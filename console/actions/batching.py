@@ -153,7 +153,7 @@ class BatchingSet(Action):
         records(box, name).change(record.id, lambda one: replace(one, after=digest, load_s=seconds))
         figures = {"load_s": seconds}
         figures |= before.figures("before") if before is not None else {}
-        figures |= after.figures("after") if after is not None else {}
+        figures |= {**after.figures("after"), "watch_s": after.span} if after is not None else {}
         lines = [f"before: {before.text}" if before else "", f"after: {after.text}" if after else ""]
         return Outcome(
             "done",
@@ -377,8 +377,9 @@ def _pin(found: BatchingLook) -> str:
 
 
 def _last_load(box: Box, found: BatchingLook) -> float | None:
-    told = [one.load_s for one in records(box, found.name).all() if one.load_s is not None]
-    return told[-1] if told else model_look.load_seconds(box, found.name)
+    """By the log; where that is gone the longest of the records, since updates in place stand among them."""
+    told = model_look.load_seconds(box, found.name)
+    return told or max((one.load_s for one in records(box, found.name).all() if one.load_s), default=None)
 
 
 def _by_hand(box: Box, found: BatchingLook, new: Batching, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -165,7 +165,6 @@ def container_of(box: Box) -> ContainerState | None:
 def look(box: Box, name: str, *, route: str = "", traffic: bool = True) -> ModelLook:
     """Look at one model; with `traffic` this takes RATE_SPAN at least. WrongInput for one that the server does not
     know; SourceError when it does not answer."""
-    began = time.monotonic()
     container = container_of(box)
     entries = box.index().entries
     found = tuple(e for e in entries if e.name == name)
@@ -175,6 +174,7 @@ def look(box: Box, name: str, *, route: str = "", traffic: bool = True) -> Model
     ready = frozenset((e.name, e.version or "") for e in entries if e.state == "READY")
     mine = [version for model, version in ready if model == name]
     before = _statistics(box, name) if mine and traffic else ()
+    began = time.monotonic()
     live = _served(box, name, max(mine, key=_number)) if mine else ""
     config = decode_config(live.encode(), name, max(mine, key=_number)) if live else None
     if config is not None and repository is not None:
