@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import secrets
 import socket
 import time
@@ -75,12 +76,19 @@ def run_words(name: str, port: int, folder: Path, more: Sequence[str] = (), flag
 
 
 def free_ports() -> int:
-    """The first of three free ports."""
-    for base in range(FIRST_PORT + 10 * secrets.randbelow((LAST_PORT - FIRST_PORT) // 10), LAST_PORT, 10):
+    """The first of three free ports; the next seven are free to who has them."""
+    bases = _bases()
+    for base in secrets.SystemRandom().sample(bases, len(bases)):
         with contextlib.suppress(paths.LabError):
             box.require_ports(base)
             return base
     return _system_port()
+
+
+def _bases() -> range:
+    """Every worker of a parallel run has some of its own: two that look at the same time find the same ones free."""
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")
+    return range(FIRST_PORT + 10 * int(worker.removeprefix("gw")), LAST_PORT, 10 * int(workers))
 
 
 def _system_port() -> int:
