@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def command(folder: Path) -> list[str]:
 
 
 def main() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a test run that nohup started hands it on as ignored
     registry.PACKAGES.append(ACTS)
     detached.command = command
     if LOCKS in os.environ:
