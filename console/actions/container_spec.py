@@ -38,7 +38,14 @@ workdir
 """
 _FROM_INSPECT = frozenset(_KEPT_OPTIONS.split())
 """Options that the inspect answer keeps, that are read here from the command, or that mean nothing afterwards."""
-_OWN_ANNOTATIONS = ("io.podman.", "io.container.manager", "io.kubernetes.cri-o.", "org.opencontainers.image.")
+_OWN_ANNOTATIONS = (
+    "io.podman.",
+    "io.container.manager",
+    "io.kubernetes.cri-o.",
+    "org.opencontainers.image.",
+    "org.systemd.property.",
+)
+"""What Podman puts there itself; the last are Podman 5's: stop signal and time."""
 _OWN_ENVIRONMENT = frozenset({"container", "TERM", "HOSTNAME"})
 
 

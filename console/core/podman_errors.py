@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 _PORT = re.compile(r"address already in use", re.IGNORECASE)
-_NAME = re.compile(r"\bname .{1,200} already in use", re.IGNORECASE)
+_NAME = re.compile(r"\bname .{1,200} already in use|UNIQUE constraint failed: ContainerConfig\.Name", re.IGNORECASE)
+"""The second is what the database of Podman 5 says to a rename."""
 _NO_IMAGE = re.compile(r"image not known|no such image", re.IGNORECASE)
 _RLIMIT = re.compile(r"setting rlimit type (\d+)")
 _RLIMITS = {6: "nproc", 7: "nofile", 8: "memlock", 3: "stack"}
@@ -33,6 +34,10 @@ _HINTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"rootlessport cannot expose privileged port"),
         "a user's Podman may not publish ports below net.ipv4.ip_unprivileged_port_start: choose 1024 or more",
+    ),
+    (
+        re.compile(r"bind mount source stat"),
+        "a file or folder to mount is not there: one that the CDI spec names, or a volume's",
     ),
     (
         re.compile(r"executable file not found|command that was not found|unable to find user"),

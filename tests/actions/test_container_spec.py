@@ -238,6 +238,8 @@ def test_driver_requirement(rule: str, cuda: str | None, driver: str | None, goo
             "no such file or directory: OCI runtime attempted to invoke a command that was not found",
             "device node",
         ),
+        ("renaming container x: UNIQUE constraint failed: ContainerConfig.Name", "of that name"),
+        ("create mount destination for /x mount: bind mount source stat: stat /x: no such file", "CDI spec names"),
         ("rootlessport cannot expose privileged port 81, you can add", "choose 1024 or more"),
         ("lsetxattr /x: operation not supported", "no SELinux labels"),
         ("something else", ""),
