@@ -82,6 +82,7 @@ def pytest_unconfigure() -> None:
     processes.end(_service[0].pid)
     _service[0].wait(20)
     subprocess.run(["ip", "link", "delete", _BRIDGE], capture_output=True, check=False)
+    box._remove_cgroups()
     shutil.rmtree(STATE, ignore_errors=True)
 
 
