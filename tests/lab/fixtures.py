@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
@@ -12,18 +11,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from tests.lab import box, paths, podman, processes, triton
+from tests.lab import box, lock, paths, podman, processes, triton
 from tests.lab.nvml import build, layout, values
-
-_LOCK = paths.LOCK.with_name("gpuconsole-lab-tests.lock")
-_LOCK_WAIT_S = 90.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,14 +97,15 @@ class Load:
 @pytest.fixture
 def lab() -> Iterator[Lab]:
     """Give the lab to a test that changes nothing in it; such tests may run side by side."""
-    with _lock(fcntl.LOCK_SH):
+    # Taken even where the lab seems down: another run may just be raising it afresh.
+    with lock.shared():
         yield _lab_or_skip()
 
 
 @pytest.fixture
 def lab_alone() -> Iterator[Lab]:
     """Give the lab to one test alone, which may break it; afterwards it is as before, or raised afresh."""
-    with _lock(fcntl.LOCK_EX):
+    with lock.alone():
         found = _lab_or_skip()
         before = _state(found)
         figures = found.nvml_values.read_bytes()
@@ -181,27 +177,6 @@ class Standin:
 
 def _nvml_environment(directory: Path, file: Path) -> dict[str, str]:
     return os.environ | {"LD_LIBRARY_PATH": str(directory), "GPUCONSOLE_NVML_FILE": str(file)}
-
-
-@contextlib.contextmanager
-def _lock(kind: int) -> Iterator[None]:
-    # Taken even where the lab seems down: another run may just be raising it afresh.
-    try:
-        lock = _LOCK.open("a")
-    except OSError:
-        yield  # not root: such a test can only read, and finds out what is there
-        return
-    with lock:
-        deadline = time.monotonic() + _LOCK_WAIT_S
-        while True:
-            try:
-                fcntl.flock(lock, kind | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    pytest.fail(f"another test run has held the lab for {_LOCK_WAIT_S:.0f} s ({_LOCK})")
-                time.sleep(0.1)
-        yield
 
 
 def _lab_or_skip() -> Lab:

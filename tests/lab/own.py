@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.lab import box, paths, podman, repository, triton
+from tests.lab import box, lock, paths, podman, repository, triton
 
 FIRST_PORT, LAST_PORT = 18300, 18990
 
@@ -114,9 +114,19 @@ def own_triton(
     folder.mkdir(parents=True, exist_ok=True)
     for name, config, versions in models:
         repository.write(name, config, versions, root=folder)
-    own = OwnTriton(f"own-{secrets.token_hex(4)}", free_ports(), folder)
+    with lock.shared():
+        yield from _started(OwnTriton(f"own-{secrets.token_hex(4)}", free_ports(), folder), models, more, flags, wait)
+
+
+def _started(
+    own: OwnTriton,
+    models: Sequence[tuple[str, str, tuple[int, ...]]],
+    more: Sequence[str],
+    flags: Sequence[str],
+    wait: bool,
+) -> Iterator[OwnTriton]:
     try:
-        podman.run(*run_words(own.name, own.port, folder, more, flags))
+        podman.run(*run_words(own.name, own.port, own.repository, more, flags))
         if wait:
             own.wait_ready({(name, str(max(versions))) for name, _, versions in models})
         yield own
