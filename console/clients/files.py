@@ -10,7 +10,11 @@ from pathlib import Path
 
 def private_folder(path: Path) -> Path:
     """Make a folder that only its owner may enter, and those above it; OSError when that fails."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    missing = [path]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for folder in reversed(missing):  # mkdir(parents=True) would leave those above to the umask
+        folder.mkdir(mode=0o700, exist_ok=True)
     return path
 
 

@@ -81,3 +81,12 @@ def test_what_could_not_be_written_leaves_the_old_file_and_nothing_beside_it(
         write_private(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_folders_above_are_private_too_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        made = private_folder(tmp_path / "a" / "b" / "c")
+    finally:
+        os.umask(before)
+    assert [one.stat().st_mode & 0o777 for one in (made, made.parent, made.parent.parent)] == [0o700] * 3
