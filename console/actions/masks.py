@@ -106,7 +106,12 @@ def is_masked(spec: UndoSpec) -> bool:
 def _words(value: str) -> Iterable[str]:
     if len(value) >= SHORTEST:
         yield value
+    found: list[str] = []
     for part in value.split(","):
-        word = part.partition("=")[2]
-        if len(word) >= SHORTEST_PART:
-            yield word
+        name, equals, word = part.partition("=")
+        if equals and name.strip().isidentifier():
+            found.append(word)
+        elif found:  # a value may hold commas: then it stands whole in what others tell
+            yield from (word for word in (found[-1], part) if len(word.strip()) >= SHORTEST_PART)
+            found[-1] = f"{found[-1]},{part}"
+    yield from (word for word in found if len(word) >= SHORTEST_PART)

@@ -19,6 +19,9 @@ _SECRET_WORDS = frozenset({"pass", "pwd", "passphrase", "tokens", "creds", "bear
 _URL_LOGIN = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]{0,20}://[^/\s:@]{0,256}:)[^@/\s]{1,512}(?=@)")
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,80})(?P<mid>[=:]\s?)(?P<value>[^\s&;,'\"]{1,2000})")
 _BEARER = re.compile(r"(?i)\b(?P<head>bearer\s+)[A-Za-z0-9._~+/=-]{6,2000}")
+_RESTRICTED_TEXT = re.compile(
+    r"(?P<head>--(?:http-restricted-api|grpc-restricted-protocol)[=\s]\s?[^\s=]{1,500}=)(?P<value>[^\s,'\"]{1,2000})"
+)
 _RESTRICTED = re.compile(r"^--(?:http-restricted-api|grpc-restricted-protocol)$")
 _ENV_FLAGS = frozenset({"-e", "--env"})
 
@@ -35,10 +38,13 @@ def is_secret_name(name: str) -> bool:
 
 
 def mask_text(text: str) -> str:
-    """`text` less passwords in URLs, bearer tokens and `name=value` pairs whose name is secret."""
+    """`text` less passwords in URLs, bearer tokens, `name=value` pairs whose name is secret, and what clients of
+    Triton's restricted protocols must send (its name is whatever the operator chose)."""
     if "://" in text:
         text = _URL_LOGIN.sub(rf"\g<head>{MASK}", text)
     text = _BEARER.sub(rf"\g<head>{MASK}", text)
+    if "-restricted-" in text:
+        text = _RESTRICTED_TEXT.sub(rf"\g<head>{MASK}", text)
     return _ASSIGNMENT.sub(_mask_assignment, text)
 
 

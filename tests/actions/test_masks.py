@@ -69,3 +69,9 @@ def test_short_values_do_not_spoil_every_sentence() -> None:
 def test_a_secret_never_comes_through(around: str, secret: str) -> None:
     told = Masks((Field("p", "", secret=True),), {"p": secret}, Settings()).text(around + secret + around)
     assert secret not in told.replace("***", "") or secret in "***"
+
+
+def test_a_variable_that_holds_commas_is_masked_in_all_of_its_parts() -> None:
+    told = Masks(FIELDS, {"env": "A=first-part,second-part,B=other-secret"}, Settings())
+    for text in ("first-part,second-part", "first-part", "second-part", "other-secret"):
+        assert told.text(f"it was {text}.") == "it was ***."

@@ -95,3 +95,11 @@ def test_a_secret_flag_never_shows_its_value(secret: str) -> None:
         f"MY_TOKEN={secret}",
     ]
     assert secret not in " ".join(mask_command(argv)).replace("password", "").replace("secret-key", "")
+
+
+@pytest.mark.parametrize("flag", ["--http-restricted-api", "--grpc-restricted-protocol"])
+@pytest.mark.parametrize("between", ["=", " "])
+def test_what_clients_of_restricted_protocols_must_send_is_masked_in_any_text(flag: str, between: str) -> None:
+    """The header's name is the operator's own, so it may look like nothing secret."""
+    text = f"exec: {flag}{between}model-repository:x=hunter2hunter2,--log-verbose=1: not found"
+    assert mask_text(text) == f"exec: {flag}{between}model-repository:x=***,--log-verbose=1: not found"
