@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,7 +44,7 @@ class Keep(Action):
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         """See Action. It asks the model twice: an answer that changes by itself is no measure."""
         box.changing()
-        file = str(Path(values["file"]).expanduser().resolve()) if values.get("file") else ""
+        file = _whole_path(values.get("file", ""))
         seen = look(box, target, traffic=False)
         kept = _kept(box, target)
         forget = values.get("forget") == "true"
@@ -169,16 +170,27 @@ def _kept(box: Box, name: str) -> Golden | None:
         return None  # it is replaced by the new one
 
 
+def _whole_path(text: str) -> str:
+    """The path as the runner, which stands elsewhere, must know it; "" for none."""
+    try:
+        return str(Path(text).expanduser().resolve()) if text else ""
+    except (OSError, RuntimeError) as error:  # an unknown ~user, links in a circle
+        raise WrongInput(f"{one_line(text, 200)} cannot be read: {one_line(str(error), 200)}") from error
+
+
 def _question(box: Box, name: str, version: int, file: str) -> Question:
     if not file:
         return make_question(box.address(), name, str(version))
     path = Path(file)
     try:
-        if path.stat().st_size > MAX_FILE:
-            raise WrongInput(f"{one_line(file, 200)} is larger than {units.size(MAX_FILE)}")
-        body = path.read_bytes()
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise WrongInput(f"{one_line(file, 200)} is no plain file")  # a device has no end, a pipe waits
+        with path.open("rb") as opened:
+            body = opened.read(MAX_FILE + 1)
     except OSError as error:
         raise WrongInput(f"{one_line(file, 200)} cannot be read: {error.strerror or error}") from error
+    if len(body) > MAX_FILE:
+        raise WrongInput(f"{one_line(file, 200)} is larger than {units.size(MAX_FILE)}")
     inputs = _inputs(file, body)
     sent = ", ".join(f"{i.name} {i.datatype} {list(i.shape)}" for i in inputs)
     config = decode_config(box.served_config(name, str(version)).encode(), name, str(version))

@@ -35,13 +35,15 @@ from console.core.plan import (
     UndoSpec,
     WrongInput,
 )
-from console.core.text import one_line
+from console.core.text import one_line, whole_number
 
 RESET = "reset"
 NOT_KNOWN = "not known"
 _NOT_ROOT = "you are not root: the driver lets only root change this"
 _REBOOT = "it lives in the driver: a reboot, or reloading the driver, ends it"
 _LIMIT = 30.0
+MOST_MHZ = 100_000
+"""Where the driver does not tell which clocks it takes: NVML's own number has 32 bits, and ctypes drops the rest."""
 
 
 class GpuSetting(Action):
@@ -318,8 +320,9 @@ class Clocks(GpuSetting):
     def wanted(self, box: Box, card: GpuState, value: str) -> str:
         if value == RESET:
             return RESET
-        numbers = [int(part) for part in value.replace("-", ",").split(",") if part.strip().isdecimal()]
-        if len(numbers) != len(value.replace("-", ",").split(",")) or not 1 <= len(numbers) <= 2:
+        parts = [whole_number(part.strip()) for part in value.replace("-", ",").split(",")]
+        numbers = [part for part in parts if part is not None and 0 < part <= MOST_MHZ]
+        if len(numbers) != len(parts) or not 1 <= len(numbers) <= 2:
             raise WrongInput(f"the clock lock is lowest,highest in MHz, or reset, not {one_line(value, 40)!r}")
         low, high = numbers[0], numbers[-1]
         if low > high:
@@ -396,9 +399,9 @@ def find_card(box: Box, target: str) -> GpuState:
     """The card of a UUID, or of an index (`0`, `gpu0`); WrongInput where there is none."""
     wanted = target.strip()
     cards = box.gpus().gpus
-    number = wanted.lower().removeprefix("gpu").strip()
+    number = whole_number(wanted.lower().removeprefix("gpu").strip())
     for card in cards:
-        by_index = number.isdecimal() and int(number) == card.index
+        by_index = number is not None and number == card.index
         if (wanted and card.uuid == wanted) or by_index or (not wanted and len(cards) == 1):
             if card.lost is not None:
                 raise Refused(f"GPU {card.index} answers no more: {card.lost.message}")

@@ -6,6 +6,8 @@ when enough requests were traced, when the time is over, when the operator cance
 
 from __future__ import annotations
 
+import glob
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +18,7 @@ import msgspec
 from console.actions.base import Action, Run
 from console.actions.box import Box
 from console.clients import host, podman_archive
+from console.clients.triton import model_path
 from console.clients.triton_settings import TraceSetting
 from console.core import trace, triton_command
 from console.core.model import ContainerState, SourceError
@@ -188,7 +191,8 @@ def _effects(before: TraceSetting, count: int) -> Iterator[str]:
 
 def _by_hand(box: Box, model: str, document: Mapping[str, Any]) -> str:
     body = msgspec.json.encode(document).decode()
-    return f"curl -X POST -d '{body}' {box.address().url}/v2/models/{model}/trace/setting"
+    url = f"{box.address().url}{model_path(model)}/trace/setting"
+    return shlex.join(("curl", "-X", "POST", "-d", body, url))
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
@@ -232,11 +236,18 @@ def _files(box: Box, file: str) -> Iterator[bytes]:
 
 
 def _mounted(path: Path) -> Iterator[bytes]:
-    for one in sorted(path.parent.glob(f"{path.name}.*"))[:_MOST_FILES]:
+    """The folder is the container's too: what lies there may be a link out of it, a pipe, or without end."""
+    for one in sorted(path.parent.glob(f"{glob.escape(path.name)}.*"))[:_MOST_FILES]:
         try:
-            yield one.read_bytes()
+            if one.is_symlink() or not one.is_file():
+                continue
+            with one.open("rb") as file:
+                data = file.read(podman_archive.MAX_FILE + 1)
         except OSError as error:
             raise SourceError("permission", f"{one} cannot be read: {error.strerror}") from error
+        if len(data) > podman_archive.MAX_FILE:
+            raise SourceError("protocol", f"{one} is larger than {podman_archive.MAX_FILE // 2**20} MiB")
+        yield data
 
 
 def _archived(box: Box, container: ContainerState, file: str) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from console.actions import model_look
 from console.actions.box import Box
-from console.actions.golden import Keep
+from console.actions.golden import MAX_FILE, Keep
 from console.actions.swap_spec import warmup_of
 from console.core.plan import Refused, WrongInput
 from tests.actions.model_boxes import Live, fake_box
@@ -127,3 +128,23 @@ def test_killed_and_finished(box: Box, moment: str) -> None:
     assert now.startswith("kept: " if moment == "keep done" else "nothing is kept")
     assert (finish, undo) == ("do it again", "")
     assert Keep().finish(box, plan, Live()).word == "done"
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("/dev/zero", "is no plain file"),
+        ("pipe", "is no plain file"),
+        ("~nosuchuser/x", "cannot be read"),
+        ("circle", "cannot be read"),
+        ("large", "is larger than"),
+    ],
+)
+def test_files_without_an_end_or_without_a_place(box: Box, tmp_path: Path, file: str, said: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "circle").symlink_to("circle")
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(MAX_FILE + 1)
+    path = file if file[0] in "/~" else str(tmp_path / file)
+    with pytest.raises(WrongInput, match=said):
+        Keep().plan(box, "m", {"file": path})

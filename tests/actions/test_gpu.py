@@ -195,3 +195,16 @@ def test_who_is_not_root_is_told_before(tmp_path: Path, monkeypatch: pytest.Monk
     real = Box(BoxSpec(Settings()), tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert gpu._rights(real)[0].text.startswith("you are not root")
+
+
+@pytest.mark.parametrize("value", ["9" * 5000, "300," + "9" * 5000, str(2**32 + 300), "0", "٣٠٠", "300,,400"])
+def test_clocks_that_nvml_could_not_hold(box: Box, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the driver does not tell which it takes: ctypes would drop the upper bits and lock another clock."""
+    monkeypatch.setattr("console.clients.nvml_control.NvmlView.supported_clocks", lambda *_: None)
+    with pytest.raises(WrongInput, match="the clock lock is lowest,highest in MHz"):
+        gpu.Clocks().plan(box, "0", {"range": value})
+
+
+def test_a_card_of_more_digits_than_a_number_may_have(box: Box) -> None:
+    with pytest.raises(WrongInput, match="there is no GPU"):
+        gpu.Clocks().plan(box, "9" * 5000, {"range": "reset"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -218,3 +219,18 @@ def test_what_somebody_else_set_meanwhile_is_left(box: Box, own: OwnTriton) -> N
     finally:
         with contextlib.suppress(OSError):
             own.triton("POST", "/v2/logging", {"log_verbose_level": 0})
+
+
+def test_a_folder_that_the_container_writes_to_is_read_with_care(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(podman_archive, "MAX_FILE", 10)
+    file = tmp_path / "trace[1].json"
+    (tmp_path / "trace[1].json.0").write_text("good")
+    (tmp_path / "trace[1].json.1").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "trace[1].json.2")
+    (tmp_path / "trace1.json.0").write_text("another")
+    assert list(tracing._mounted(file)) == [b"good"]
+    (tmp_path / "trace[1].json.3").write_text("x" * 11)
+    with pytest.raises(SourceError, match="is larger than"):
+        list(tracing._mounted(file))
