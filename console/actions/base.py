@@ -12,9 +12,15 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import ClassVar, Protocol
 
+from msgspec.structs import replace
+
 from console.actions.box import Box
 from console.actions.values import checked
-from console.core.plan import Field, JournalLine, Outcome, Plan, Refused, Target
+from console.core.model import SourceError
+from console.core.plan import Field, JournalLine, Outcome, Plan, Refused, Target, WrongInput
+
+SEEN = "can be seen"
+"""In the identity of an interrupted change's target."""
 
 
 class Run(Protocol):
@@ -76,13 +82,23 @@ class Action(abc.ABC):
 
     def recheck(self, box: Box, plan: Plan) -> None:
         """Just before the first step: Refused when the target is no longer what the plan was made for."""
-        now = self.state(box, plan.target)
-        for name, was in plan.target.identity.items():
-            if now.get(name, was) != was:
-                raise Refused(
-                    f"{plan.target.name} has changed since the plan was made ({name}: {was} then, {now[name]} now): "
-                    "nothing was done; look again and plan anew"
-                )
+        _must_hold(plan, self.state(box, plan.target))
+
+    def left(self, box: Box, target: Target) -> Target:
+        """The target as an interrupted run has left it, for the plan that finishes or undoes that."""
+        return replace(target, identity={**target.identity, **self._seen(box, target)})
+
+    def recheck_left(self, box: Box, plan: Plan) -> None:
+        """Just before an interrupted run is finished or undone: Refused when the target is no longer as `left` saw
+        it."""
+        _must_hold(plan, self._seen(box, plan.target))
+
+    def _seen(self, box: Box, target: Target) -> Mapping[str, str]:
+        """`state`, and whether it can be had: a server that went down with the runner has none."""
+        try:
+            return {**self.state(box, target), SEEN: "yes"}
+        except (Refused, SourceError, WrongInput):
+            return {SEEN: "no"}
 
     @abc.abstractmethod
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
@@ -100,6 +116,15 @@ class Action(abc.ABC):
     def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
         """Undo an interrupted run."""
         raise NotImplementedError
+
+
+def _must_hold(plan: Plan, now: Mapping[str, str]) -> None:
+    for name, was in plan.target.identity.items():
+        if now.get(name, was) != was:
+            raise Refused(
+                f"{plan.target.name} has changed since the plan was made ({name}: {was} then, {now[name]} now): "
+                "nothing was done; look again and plan anew"
+            )
 
 
 class Planner(Action):

@@ -24,7 +24,7 @@ from console.actions.box import BoxSpec
 from console.clients import host
 from console.clients.files import append_synced, private_folder, sync_folder, write_private
 from console.core.encode import to_json
-from console.core.plan import JournalLine, Operator, Outcome, Plan, WrongInput
+from console.core.plan import JournalLine, Operator, Outcome, Plan, Refused, WrongInput
 from console.core.text import one_line
 
 FOLDER = "actions"
@@ -194,6 +194,17 @@ def find(state: Path, id: str) -> Journal:  # noqa: A002
         if journal.folder.joinpath("request.json").exists():
             return journal
     raise WrongInput(f"there is no change {one_line(id, 80)!r}: `gpuconsole audit` lists them with their ids")
+
+
+def request_of(journal: Journal) -> Request:
+    """What was asked; Refused where the file is gone or damaged."""
+    try:
+        return journal.request()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is damaged"
+        raise Refused(
+            f"what change {journal.id} was asked to do cannot be read ({why}): nothing was done; look at its target"
+        ) from error
 
 
 def all_of(state: Path) -> tuple[Journal, ...]:

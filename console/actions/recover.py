@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from console.actions import audit, detached, registry, runner
 from console.actions.base import Planner
 from console.actions.box import Box
-from console.actions.journal import Ended, Journal, Request, all_of, find
+from console.actions.journal import Ended, Journal, Request, all_of, find, request_of
 from console.core.model import SourceError
-from console.core.plan import AuditRecord, Check, Interrupted, Outcome, Plan, Refused, Step
+from console.core.plan import AuditRecord, Check, Interrupted, Outcome, Plan, Refused, Step, Target
 
 UNREADABLE = (OSError, msgspec.DecodeError, UnicodeDecodeError)
 """A journal that was damaged is no change that can be told of."""
@@ -63,7 +63,7 @@ class _Recovery(Planner):
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         """The old plan's, with what its action says of the state that it left."""
         journal = find(box.state, target)
-        request = journal.request()
+        request = request_of(journal)
         if not _is_left(journal, request):
             raise Refused(f"change {target} runs or has ended: there is nothing to {self.HOW}")
         left = _described(box, journal, request)
@@ -71,6 +71,7 @@ class _Recovery(Planner):
         old = request.plan
         return replace(
             old,
+            target=self._target(box, old),
             title=f"{self.TITLE}: {old.title}",
             yes=self.YES,
             danger="safe" if self.HOW == "dismiss" else "caution" if old.danger == "safe" else old.danger,
@@ -89,6 +90,11 @@ class _Recovery(Planner):
             how=self.HOW,
             resolves=journal.id,
         )
+
+    def _target(self, box: Box, old: Plan) -> Target:
+        """As it is now: what is finished or undone must still be so when it is said yes to."""
+        action = registry.find().by_name.get(old.action)
+        return old.target if action is None or self.HOW == "dismiss" else action.left(box, old.target)
 
 
 class Finish(_Recovery):

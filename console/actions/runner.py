@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import platform
+import queue
 import signal
 import threading
 import time
@@ -22,7 +23,7 @@ import msgspec
 from console.actions import audit, registry, undo
 from console.actions.base import Action
 from console.actions.box import READ_ONLY, Box
-from console.actions.journal import Ended, Journal, Request, find
+from console.actions.journal import Ended, Journal, Request, find, request_of
 from console.actions.lock import Lock, holder
 from console.actions.masks import Masks
 from console.core.model import SourceError
@@ -148,6 +149,20 @@ def perform(journal: Journal) -> Outcome:
     return _Performance(journal, journal.request()).outcome()
 
 
+def _cancel_by_signal(cancelled: threading.Event) -> None:
+    """SIGTERM and SIGINT set the event; by another thread, since a handler that interrupts `Event.wait` where that
+    holds the event's own lock would wait for it for ever (SimpleQueue.put alone is made for handlers)."""
+    told: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def wait() -> None:
+        told.get()
+        cancelled.set()
+
+    threading.Thread(target=wait, name="cancel", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: told.put(number))
+
+
 class _Performance:
     """One change, from its lock to its outcome."""
 
@@ -165,8 +180,7 @@ class _Performance:
         """The action was let loose: from here on it is not known that nothing was done."""
 
     def outcome(self) -> Outcome:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.cancelled.set())
+        _cancel_by_signal(self.cancelled)
         self.journal.begun_by_this_process()
         lock = Lock(self.request.spec)
         is_open = False
@@ -191,6 +205,8 @@ class _Performance:
         self._intent()
         if old is None:
             self._look_again(action)
+        elif self.plan.how != "dismiss":
+            action.recheck_left(self.box, self.plan)
         if self.cancelled.is_set():
             raise Refused("stopped before anything was done")
         run = JournalRun(plan, (self.journal, old) if old else (self.journal,), self.masks, self.cancelled)
@@ -226,7 +242,7 @@ class _Performance:
         if end is not None and (end.resolved_by or not end.open):
             by = f" by {end.resolved_by}" if end.resolved_by else ""
             raise Refused(f"change {old.id} is dealt with already{by}: nothing was done")
-        return old.request().plan, old
+        return request_of(old).plan, old
 
     def _look_again(self, action: Action) -> None:
         try:

@@ -10,7 +10,7 @@ from console.actions import audit, registry
 from console.actions.audit import Change
 from console.actions.base import Planner
 from console.actions.box import Box
-from console.actions.journal import Journal
+from console.actions.journal import Journal, request_of
 from console.actions.masks import Masks, is_masked
 from console.actions.who import operator
 from console.core import units
@@ -51,7 +51,7 @@ def still_as_left(box: Box, id: str) -> UndoSpec:  # noqa: A002 (the word of the
     action = registry.find().get(change.record.action)
     target = change.record.target
     if masks is None:
-        target = Journal(box.state, id).request().plan.target
+        target = request_of(Journal(box.state, id)).plan.target
     now: Mapping[str, str] = action.state(box, target)
     if masks is not None:
         now = masks.mapping(now)

@@ -185,3 +185,34 @@ def test_ended_ones_are_never_named(stand: Stand) -> None:
     made = left(stand)
     made.end(Ended(Outcome("done", "well"), 1.0))
     assert recover.interrupted(stand.box()) == ()
+
+
+@pytest.mark.parametrize("how", ["finish", "undo"])
+def test_it_is_refused_when_the_box_has_changed_since_its_plan(stand: Stand, how: str) -> None:
+    old = left(stand)
+    plan = stand.plan(f"interrupted.{how}", old.id)
+    stand.file.write_text("somebody else's")
+    outcome, _ = stand.perform(plan)
+    assert outcome.word == "refused"
+    assert "has changed since the plan was made (text: two then, somebody else's now)" in outcome.text
+    assert stand.file.read_text() == "somebody else's"
+
+
+def test_one_whose_target_cannot_be_seen_is_refused_when_it_can_be_again(stand: Stand) -> None:
+    old = left(stand)
+    stand.file.unlink()
+    asked = old.request().plan
+    plan = replace(asked, how="undo", resolves=old.id, target=Steps().left(stand.box(), asked.target))
+    stand.file.write_text("there again")
+    assert stand.perform(plan)[0].word == "refused"
+    stand.file.unlink()
+    assert stand.perform(plan)[0].word == "done", "as its plan saw it"
+
+
+def test_a_damaged_request_is_said_in_a_sentence(stand: Stand) -> None:
+    old = left(stand)
+    plan = stand.plan("interrupted.undo", old.id)
+    (old.folder / "request.json").write_text("{")
+    with pytest.raises(Refused, match="cannot be read"):
+        stand.plan("interrupted.finish", old.id)
+    assert stand.perform(plan)[0].word == "refused"

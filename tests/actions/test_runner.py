@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -293,3 +295,13 @@ def test_the_state_folder_is_made_private(stand: Stand) -> None:
     stand.perform(stand.plan())
     assert stand.state.stat().st_mode & 0o077 == 0
     assert not Path(stand.state, "actions").stat().st_mode & 0o077
+
+
+def test_a_signal_that_meets_a_look_at_the_cancel_does_not_stop_the_runner_for_ever(stand: Stand) -> None:
+    """The handler runs within whatever the main thread does, here while that holds the event's own lock."""
+    cancelled = threading.Event()
+    runner._cancel_by_signal(cancelled)
+    with cancelled._cond:  # type: ignore[attr-defined]
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+    assert cancelled.wait(10)

@@ -101,3 +101,9 @@ def test_an_audit_that_cannot_be_read_is_refused(stand: Stand) -> None:
     (stand.state / audit.NAME).mkdir()
     with pytest.raises(Refused, match="cannot be read"):
         runner.prepare(stand.box(), "undo", "last", {})
+
+
+def test_a_damaged_request_is_said_in_a_sentence(stand: Stand) -> None:
+    _, first = stand.perform(stand.plan(word="new"))
+    (first.folder / "request.json").write_text("{")
+    assert f"what change {first.id} was asked to do cannot be read (it is damaged)" in refused(stand, first.id)
