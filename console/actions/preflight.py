@@ -6,6 +6,7 @@ takes long: better to know first.
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -17,6 +18,7 @@ from console.actions.box import Box
 from console.actions.container_spec import UNLIMITED, Body, port_words
 from console.actions.powering import port_holder
 from console.actions.service_rights import ServiceRights, service_rights
+from console.actions.spec_changes import ranges
 from console.actions.target import ContainerView
 from console.clients import cdi, libpod
 from console.core import units
@@ -44,6 +46,7 @@ def preflight(
         *_paths(box, body),
         *_ports(box, body, held, rights),
         *_limits(body, rights),
+        *_places(box, body),
         *_memory(gpus, holds),
     )
 
@@ -161,6 +164,21 @@ def _label(box: Box, source: str, options: Sequence[str], body: Body) -> Iterato
         )
 
 
+def _places(box: Box, body: Body) -> Iterator[Check]:
+    """CPUs and memory nodes: one that this host has not is refused by the kernel at the start only."""
+    cpu = (body.get("resource_limits") or {}).get("cpu") or {}
+    for key, what, file in (("cpus", "CPU", "cpu/online"), ("mems", "memory node", "node/online")):
+        asked = str(cpu.get(key) or "")
+        try:
+            here = (box.root / "sys/devices/system" / file).read_text(encoding="ascii").strip()
+            known = {number for low, high in ranges(here) for number in range(low, high + 1)}
+        except (OSError, ValueError):
+            continue
+        missing = [number for low, high in ranges(asked) for number in range(low, high + 1)] if asked else []
+        if gone := sorted(set(missing) - known):
+            yield Check("fail", f"{what} {gone[0]} is not there or off: this host has {one_line(here, 60)}")
+
+
 # -------------------------------------------------------------------------------------------------------------- ports
 
 
@@ -179,7 +197,10 @@ def _ports(box: Box, body: Body, held: Sequence[int], rights: ServiceRights | No
                 f"port {port} is below {lowest}, which a user's Podman may not publish: choose a higher one, or lower "
                 "net.ipv4.ip_unprivileged_port_start",
             )
-        if port and port not in held and _is_taken(str(one.get("host_ip") or ""), port, protocol):
+        why = _is_taken(str(one.get("host_ip") or ""), port, protocol) if port and port not in held else ""
+        if why == NOT_OURS:
+            yield Check("fail", f"{port_words(one)}: no network card of this host has that address")
+        elif why:
             taken.append(f"{port_words(one)} by {port_holder([port], box.root) or 'another program'}")
     if taken:
         yield Check("fail", f"taken: {', '.join(taken)}")
@@ -187,7 +208,11 @@ def _ports(box: Box, body: Body, held: Sequence[int], rights: ServiceRights | No
         yield Check("ok", f"ports free: {', '.join(port_words(one) for one in body['portmappings'])}")
 
 
-def _is_taken(address: str, port: int, protocol: str) -> bool:
+NOT_OURS = "not ours"
+
+
+def _is_taken(address: str, port: int, protocol: str) -> str:
+    """Why nobody could listen there; "" = one could, or it cannot be told."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     kind = socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM
     with socket.socket(family, kind) as probe:
@@ -195,10 +220,10 @@ def _is_taken(address: str, port: int, protocol: str) -> bool:
         try:
             probe.bind((address or "0.0.0.0", port))
         except PermissionError:
-            return False
-        except OSError:
-            return True
-    return False
+            return ""
+        except OSError as error:
+            return NOT_OURS if error.errno == errno.EADDRNOTAVAIL else "taken"
+    return ""
 
 
 # ------------------------------------------------------------------------------------------------------------- limits

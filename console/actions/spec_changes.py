@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -30,6 +31,8 @@ FIELDS = (
 )
 """What `container.recreate` takes; what is left out stays as it is."""
 
+MOST_BYTES = 2**63 - 1
+"""libpod's number has 63 bits: what is larger is refused when the old container is stopped already."""
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE = re.compile(r"([1-9][0-9]{0,14})([bkmg]?)b?", re.IGNORECASE)
 _SET = re.compile(r"[0-9]{1,4}(?:-[0-9]{1,4})?(?:,[0-9]{1,4}(?:-[0-9]{1,4})?)*")
@@ -81,7 +84,7 @@ def port(text: str) -> Body:
     """`[[address:]host:]container[/protocol]`."""
     match = _PORT.fullmatch(text.strip())
     numbers = [int(match[key]) for key in ("host", "inside") if match[key]] if match else []
-    if match is None or any(not 1 <= number <= 65535 for number in numbers):
+    if match is None or any(not 1 <= number <= 65535 for number in numbers) or not _is_address(match["ip"] or ""):
         raise WrongInput(f"ports: {one_line(text, 60)!r} must be as in 127.0.0.1:8000:8000 or 8000:8000")
     found: Body = {"container_port": int(match["inside"]), "protocol": match["protocol"] or "tcp"}
     if match["ip"]:
@@ -89,6 +92,13 @@ def port(text: str) -> Body:
     if match["host"]:
         found["host_port"] = int(match["host"])
     return found
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return not text or bool(ipaddress.ip_address(text.strip("[]")))
+    except ValueError:
+        return False
 
 
 def _shm_size(body: Body, text: str) -> None:
@@ -102,7 +112,10 @@ def size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise WrongInput(f"shm_size: {one_line(text, 40)!r} must be a whole number with k, m or g, as in 1g")
-    return int(match[1]) * _SIZES[match[2].lower()]
+    found = int(match[1]) * _SIZES[match[2].lower()]
+    if found > MOST_BYTES:
+        raise WrongInput(f"shm_size: {one_line(text, 40)!r} is more than Podman can count; give a smaller one")
+    return found
 
 
 def _ulimits(body: Body, text: str) -> None:
@@ -140,11 +153,17 @@ def _numa(body: Body, text: str) -> None:
 
 
 def _resource(body: Body, key: str, text: str) -> None:
-    if text != "-" and not _SET.fullmatch(text):
+    if text != "-" and (not _SET.fullmatch(text) or any(low > high for low, high in ranges(text))):
         raise WrongInput(f"{'cpus' if key == 'cpus' else 'numa'}: {one_line(text, 60)!r} must be as in 0-7,16")
     cpu = body.setdefault("resource_limits", {}).setdefault("cpu", {})
     cpu.pop(key, None)
     cpu.update({} if text == "-" else {key: text})
+
+
+def ranges(text: str) -> list[tuple[int, int]]:
+    """(first, last) of each part of `0-7,16`."""
+    pairs = (part.partition("-") for part in text.split(","))
+    return [(int(low), int(high or low)) for low, _, high in pairs]
 
 
 def _env(body: Body, text: str) -> None:
