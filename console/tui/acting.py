@@ -33,6 +33,7 @@ LOOK_EVERY = 3.0
 """Seconds between looks at who holds the box's lock."""
 EVENTS_FROM_AUDIT = 50
 """Changes of the past that become events at the start."""
+READ_ONLY = "the console is read-only: nothing that changes the box is done"
 VISIT = "last_visit"
 FAULT = "a fault of gpuconsole; its trace is in gpuconsole.log in the state folder"
 READ_AFTER = ("container", "triton.server", "triton.index", "triton.stats", "triton.config", "repository", "gpu")
@@ -80,7 +81,7 @@ class Acting:
     def why_off(self) -> str | None:
         """Why no change can be planned now; None when one can."""
         if self.app.read_only:
-            return "the console is read-only: nothing that changes the box is done"
+            return READ_ONLY
         if self.desk is None:
             return "this session cannot change the box"
         if self.running is not None:
@@ -273,6 +274,9 @@ class Acting:
         desk = self.desk
         if desk is None:
             return
+        if self.app.read_only:
+            self.app.tell(READ_ONLY)
+            return
         told = "asked to stop and go back; it does so between two steps"
         self._work(lambda: desk.cancel(id_), lambda _, error: self.app.tell(error or told))
 
@@ -280,7 +284,7 @@ class Acting:
         """`ctrl+c`: show what runs and ask whether to stop it; False when nothing of mine runs."""
         if self.running is None:
             return False
-        self._show(self.running, asking=True)
+        self._show(self.running, asking=not self.app.read_only)
         return True
 
     def show_running(self) -> None:

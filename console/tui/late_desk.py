@@ -75,8 +75,12 @@ class LateDesk:
     def cancel(self, id: str) -> None:  # noqa: A002
         """See Desk."""
         from console.actions import detached
+        from console.actions.box import READ_ONLY
         from console.actions.journal import Journal
+        from console.core.plan import Refused
 
+        if self._spec.settings.safety.read_only:
+            raise Refused(READ_ONLY)  # a runner that is stopped goes back, which changes the box
         detached.cancel(Journal(self._state, id))
 
     def holder(self) -> Holder | None:
