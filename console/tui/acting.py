@@ -19,6 +19,7 @@ from console.core.changes import NOT_OURS
 from console.core.model import Event, Sign, SourceError
 from console.core.text import one_line
 from console.tui.desk import OUTCOME_SIGNS, Desk, Following, Holder, Record, Request, outcome_sign
+from console.tui.own_changes import EventKey, OwnChanges, own_changes
 
 if TYPE_CHECKING:
     # what only a change needs is imported when there is one: the first paint does not wait for it
@@ -41,8 +42,6 @@ READ_AFTER = ("container", "triton.server", "triton.index", "triton.stats", "tri
 OURS_FOR = 15.0
 """Seconds after the end of a change in which what shows by comparison of readings is still its work: configurations
 are read every ten."""
-EventKey = tuple[float, str, str]
-"""Identity of an event: wall time, kind, text."""
 
 
 class FromThread(Message, bubble=False):
@@ -65,6 +64,7 @@ class Acting:
         """Somebody else who changes the box now."""
         self.records: tuple[Record, ...] = ()
         """The audit as it was read last, newest first."""
+        self._own = OwnChanges()
         self.ids: dict[EventKey, str] = {}
         """Events of changes -> ids of their records."""
         self._changed: list[tuple[float, Plan, Operator]] = []
@@ -98,6 +98,13 @@ class Acting:
             return acting_word(self.running, wall)
         return "" if self.holder is None else one_line(self.holder.text, 80)
 
+    @property
+    def own(self) -> OwnChanges:
+        """What the audit tells, for panes; the same object until it was read anew."""
+        if self._own.records is not self.records:
+            self._own = own_changes(self.records)
+        return self._own
+
     # -------------------------------------------------------------------------------------------------- life and death
 
     def begin(self) -> None:
@@ -130,9 +137,13 @@ class Acting:
             pass
         self._work(lambda: (desk.records(), desk.interrupted()), self._tell_past)
         last: Holder | None = None
+        stamp: object = ""
         while not self._closing.is_set():
             try:
                 holder = desk.holder()
+                before, stamp = stamp, desk.stamp()
+                if before not in ("", stamp):
+                    self._later(self.read_records)
             except (Refused, SourceError, OSError):
                 holder = None  # said when a change is tried
             if holder != last:
@@ -162,7 +173,8 @@ class Acting:
             acts.append((self.running.plan, self.running.operator))
         for plan, who in reversed(acts):
             if _may_cause(plan, event):
-                return msgspec.structs.replace(event, origin=who.short, sign="note")
+                # the change itself is the mark in the charts; this tells what of it was seen
+                return msgspec.structs.replace(event, origin=who.short, sign="note", marks_chart=False)
         if self.holder is not None or now - self._others[0] < OURS_FOR:
             text = self.holder.text if self.holder is not None else self._others[1]
             return msgspec.structs.replace(event, origin=f"another gpuconsole: {text}", sign="note")
@@ -332,6 +344,7 @@ class Acting:
                 self.app.tell(f"the audit cannot be read: {error}")
                 return
             self.records = records
+            self._add_past()
             then()
             self.app.refresh_now()
 
@@ -347,14 +360,19 @@ class Acting:
             return
         self.records, interrupted = found
         visit = visited(self.app.state.get(VISIT))
-        for record in reversed(self.records[:EVENTS_FROM_AUDIT]):
-            event = event_from_record(record)
-            if event is not None:
-                self._add_event(event, record.intent.id)
+        self._add_past()
         new = [one for one in self.records if visit is not None and one.outcome is not None and one.wall > visit]
         if new or interrupted:
             self._tell_since(tuple(new), interrupted)
         self.app.refresh_now()
+
+    def _add_past(self) -> None:
+        """Events for changes that have none yet: those from before the start, and those of `gpuconsole do`."""
+        known = {*self.ids.values(), *((self.running.id,) if self.running is not None else ())}
+        for record in reversed(self.records[:EVENTS_FROM_AUDIT]):
+            event = None if record.intent.id in known else event_from_record(record)
+            if event is not None:
+                self._add_event(event, record.intent.id)
 
     def tell_broken(self) -> None:
         """What broke off, and what can be done about it; a notice where nothing did."""

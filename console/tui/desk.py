@@ -78,6 +78,8 @@ class Record:
     """Id of the change that took it back."""
     undo_off: str = ""
     """Why it cannot be taken back; "" = it can, as far as the audit tells."""
+    mine: bool = True
+    """False where another person made it, as behind sudo."""
 
     @property
     def wall(self) -> float:
@@ -108,6 +110,9 @@ class Desk(Protocol):
 
     def records(self) -> tuple[Record, ...]:
         """The audit, newest first."""
+
+    def stamp(self) -> object:
+        """Another value whenever the audit was written to; cheap, asked every few seconds."""
 
     def interrupted(self) -> tuple[Interrupted, ...]:
         """Changes whose runner died and that nobody has finished or undone."""

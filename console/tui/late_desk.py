@@ -97,9 +97,26 @@ class LateDesk:
     def records(self) -> tuple[Record, ...]:
         """See Desk."""
         from console.actions import audit
+        from console.actions.who import operator
 
-        changes = reversed(audit.changes(self._state))
-        return tuple(Record(one.record, one.outcome, one.undone_by, one.undo_off) for one in changes)
+        me = operator()
+
+        def told(one: audit.Change) -> Record:
+            who = one.record.operator
+            mine = (who.uid, who.login_uid) == (me.uid, me.login_uid)
+            return Record(one.record, one.outcome, one.undone_by, one.undo_off, mine)
+
+        return tuple(told(one) for one in reversed(audit.changes(self._state)))
+
+    def stamp(self) -> object:
+        """See Desk."""
+        from console.actions import audit
+
+        try:
+            found = (self._state / audit.NAME).stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
 
     def interrupted(self) -> tuple[Interrupted, ...]:
         """See Desk."""

@@ -472,7 +472,8 @@ async def test_what_shows_by_comparison_is_told_of_who_did_it(tmp_path: Path, mo
         await begun(app, pilot, desk)
         desk.tell(*RUNNING, outcome=DONE)
         await until(pilot, lambda: app.acting.running is None)
-        assert app.store.attribute(seen) == replace(seen, origin="ops@192.0.2.7", sign="note")
+        ours = replace(seen, origin="ops@192.0.2.7", sign="note", marks_chart=False)
+        assert app.store.attribute(seen) == ours
         assert app.store.attribute(other) == other
         monkeypatch.setattr(acting_module, "OURS_FOR", 0.0)
         assert app.store.attribute(seen) == seen

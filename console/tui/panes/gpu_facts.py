@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from console.core import units
 from console.core.model import GpuState
 from console.core.text import one_line
+from console.tui import own_changes
+from console.tui.own_changes import OwnChanges
 from console.tui.panes.base import View
 from console.tui.panes.gpu_memory import CardPane, no_card
 from console.tui.panes.wording import sign
 from console.tui.widgets.cells import Line, left, right
 from console.tui.widgets.lines import Row
 
+if TYPE_CHECKING:
+    from console.tui.desk import Record
+
 NAME, FIGURE = 12, 5
+HERE = "set here"
+"""Beside a setting that is as a gpuconsole of this user left it in this boot."""
 
 
 class GpuFacts(CardPane):
     """Utilisation to retired pages. A figure that this card does not give says so in its place."""
 
     FIELDS = ("gpu",)
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
+        super().__init__(id=id)
+        self.own = OwnChanges()
+        """Changes that the audit tells of."""
+
+    def changes(self) -> object:
+        return self.own
 
     def title(self, view: View) -> Line:
         card = view.card
@@ -40,26 +56,59 @@ class GpuFacts(CardPane):
         card = view.card
         if card is None:
             return no_card(view)
-        made = list(_figures(card))
+        made = list(_figures(card, view, _Ours(self.own, card, view)))
         if view.snapshot.gpu.is_old(view.mono):
             return [Row((("~ ", "old"), *row.line)) if not callable(row.line) else row for row in made]
         return made
 
 
-def _figures(card: GpuState) -> Iterator[Row]:
+class _Ours:
+    """What this console has set on a card in this boot."""
+
+    def __init__(self, own: OwnChanges, card: GpuState, view: View) -> None:
+        self._own, self._uuid = own, card.uuid
+        host = view.snapshot.host.value
+        self._boot = host.boot_wall if host is not None else None
+
+    def record(self, action: str) -> Record | None:
+        """The change that set it last."""
+        return own_changes.setting(self._own, self._uuid, action, self._boot)
+
+    def here(self, action: str, name: str, now: str | None) -> bool:
+        """True where what is so now is what that change left."""
+        record = self.record(action)
+        return record is not None and now is not None and own_changes.left(record, name) == now
+
+
+def lock_words(record: Record | None, clock: str) -> str:
+    """`locked 300–1590 by ops 14:02:31`; "" where no lock of ours is known. NVML cannot read it, so it is what was
+    set, not what is."""
+    value = "" if record is None else own_changes.left(record, "range")
+    if record is None or value in ("", "reset", "not known"):
+        return ""
+    low, _, high = value.partition(",")
+    span = low if low == high else f"{low}–{high}"
+    return f"locked {one_line(span, 20)} by {one_line(record.intent.operator.short, 60)} {clock}"
+
+
+def _figures(card: GpuState, view: View, ours: _Ours) -> Iterator[Row]:
     yield _one(card, "util", "util_pct", units.whole(card.util_pct), "%", "share of time a kernel ran, not")
     yield Row(((" " * (NAME + FIGURE + 6) + "how full the card was", "dim"),))
     yield _one(card, "mem ctrl", "mem_ctrl_pct", units.whole(card.mem_ctrl_pct), "%")
-    yield _one(
-        card, "SM clock", "sm_mhz", units.whole(card.sm_mhz), "MHz", _of(card.sm_max_mhz, "lock: cannot be read")
-    )
+    lock = ours.record("gpu.clocks")
+    told = lock_words(lock, "" if lock is None else view.clock(lock.wall))
+    unlocked = lock is not None and own_changes.left(lock, "range") == "reset"
+    note = "" if told else "no lock set here" if unlocked else "lock: cannot be read"
+    yield _one(card, "SM clock", "sm_mhz", units.whole(card.sm_mhz), "MHz", _of(card.sm_max_mhz, note))
+    if told:
+        yield Row(((" " * NAME + told, "note"),))
     yield _one(card, "mem clock", "memory_mhz", units.whole(card.memory_mhz), "MHz", _of(card.memory_max_mhz))
-    yield _one(card, "power", "power_w", units.whole(card.power_w), "W", _power(card))
+    yield _one(card, "power", "power_w", units.whole(card.power_w), "W", _power(card, ours))
     yield _one(card, "temp", "temp_c", units.whole(card.temp_c), "°C", _heat(card))
     yield _one(card, "fan", "fan_pct", units.whole(card.fan_pct), "%")
     yield _one(card, "P-state", "pstate", "" if card.pstate is None else f"P{card.pstate}", "")
     yield _pcie(card)
-    yield _persistence(card)
+    yield _persistence(card, ours)
     yield _ecc(card)
     yield _pages(card)
 
@@ -83,8 +132,10 @@ def _of(most: int | None, note: str = "") -> str:
     return "   ".join(part for part in (f"of {most}" if most else "", note) if part)
 
 
-def _power(card: GpuState) -> str:
-    parts = [f"limit {card.power_limit_w:.0f}" if card.power_limit_w else ""]
+def _power(card: GpuState, ours: _Ours) -> str:
+    limit = card.power_limit_w
+    mine = f" {HERE}" if ours.here("gpu.power_limit", "watts", None if limit is None else f"{limit:g}") else ""
+    parts = [f"limit {limit:.0f}{mine}" if limit else ""]
     parts.append(f"default {card.power_default_w:.0f}" if card.power_default_w else "")
     if card.power_min_w and card.power_max_w:
         parts.append(f"{card.power_min_w:.0f}–{card.power_max_w:.0f}")
@@ -114,12 +165,16 @@ def _pcie(card: GpuState) -> Row:
     return Row((*made, ("  narrower than it can", "warn")) if narrow else made)
 
 
-def _persistence(card: GpuState) -> Row:
+def _persistence(card: GpuState, ours: _Ours) -> Row:
     mode = one_line(card.compute_mode or "?", 30)
-    note = f"      compute mode {mode}"
+    note = f"      compute mode {mode}" + (
+        f" {HERE}" if ours.here("gpu.compute_mode", "mode", card.compute_mode) else ""
+    )
     if card.persistence is None:
         return _one(card, "persistence", "persistence", "", "")
     word = "on" if card.persistence else "off: every first use waits for the driver"
+    if ours.here("gpu.persistence", "mode", "on" if card.persistence else "off"):
+        word += f" {HERE}"
     return Row(
         (
             (left("persistence", NAME), "label"),

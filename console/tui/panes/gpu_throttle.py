@@ -8,24 +8,28 @@ from typing import NamedTuple
 from console.core import units
 from console.core.history import History
 from console.core.model import GpuState
+from console.tui import own_changes
+from console.tui.own_changes import OwnChanges
 from console.tui.panes.base import View
+from console.tui.panes.gpu_facts import lock_words
 from console.tui.panes.gpu_memory import CardPane, no_card
 from console.tui.widgets.cells import Line, left, right
 from console.tui.widgets.lines import Row
 
+CLOCKS = "applications_clocks"
 REASONS: Mapping[str, str] = {
     "power_cap": "power cap",
     "heat_software": "too hot, software",
     "heat_hardware": "too hot, hardware",
     "power_brake": "power brake",
-    "applications_clocks": "app clocks",
+    CLOCKS: "app clocks",
 }
 """Always shown. Others are shown when set now or ever counted."""
 MEANINGS: Mapping[str, str] = {
     "heat_software": "the driver lowers clocks to cool down",
     "heat_hardware": "the card halves its clocks: cooling fails",
     "power_brake": "an outside signal: power supply",
-    "applications_clocks": "set by a person or a tool",
+    CLOCKS: "set by a person or a tool",
     "hw_slowdown": "heat, power brake or a fault",
     "sync_boost": "held at the clocks of a group",
     "board_limit": "voltage or current limit of the board",
@@ -54,6 +58,14 @@ class GpuThrottle(CardPane):
 
     FIELDS = ("gpu",)
 
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
+        super().__init__(id=id)
+        self.own = OwnChanges()
+        """Changes that the audit tells of."""
+
+    def changes(self) -> object:
+        return self.own
+
     def title(self, view: View) -> Line:
         return (("Throttle", "title"),)
 
@@ -64,9 +76,18 @@ class GpuThrottle(CardPane):
         spans = f"{right('LAST 60 s', SPAN)}{right('LAST HOUR', SPAN)}{right('SINCE BOOT', SPAN + 1)}"
         head = f"{left('REASON', NAME)}{right('NOW', NOW)}{spans}   WHAT IT MEANS"
         made = [Row(((head, "label"),))]
-        made += [Row(_line(reason, spent(card, reason, view.history, view.mono), card)) for reason in shown(card)]
+        lock = self._lock(card, view)
+        for reason in shown(card):
+            meaning = lock if reason == CLOCKS and lock else _meaning(reason, card)
+            made.append(Row(_line(reason, spent(card, reason, view.history, view.mono), meaning)))
         made.append(Row(((_source(card, view), "dim"),)))
         return made
+
+    def _lock(self, card: GpuState, view: View) -> str:
+        host = view.snapshot.host.value
+        boot = host.boot_wall if host is not None else None
+        record = own_changes.setting(self.own, card.uuid, "gpu.clocks", boot)
+        return "" if record is None else lock_words(record, view.clock(record.wall))
 
 
 def shown(card: GpuState) -> list[str]:
@@ -97,7 +118,7 @@ def rise(history: History, key: str, mono: float, span: int, total: float) -> fl
     return max(0.0, total - values[0]) if total >= values[0] else total
 
 
-def _line(reason: str, found: Spent, card: GpuState) -> Line:
+def _line(reason: str, found: Spent, meaning: str) -> Line:
     now = "?" if found.now is None else "YES" if found.now else "no"
     bad = reason in BAD
     style = ("fail" if bad else "warn") if found.now else "unknown" if found.now is None else ""
@@ -107,7 +128,7 @@ def _line(reason: str, found: Spent, card: GpuState) -> Line:
         (_seconds(found.minute, SPAN), "warn" if bad and found.minute else "value"),
         (_seconds(found.hour, SPAN), "value"),
         (_seconds(found.boot, SPAN + 1), "value"),
-        (f"   {_meaning(reason, card)}", "dim"),
+        (f"   {meaning}", "dim"),
     )
 
 

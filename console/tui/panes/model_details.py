@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len
 
 from console.core import units
 from console.core.model import Asked, ModelConfig, ModelKey, ModelRow, Snapshot
 from console.core.text import one_line
+from console.tui import own_changes
+from console.tui.own_changes import OwnChanges
 from console.tui.panes import model_custom, model_work
 from console.tui.panes.base import Pane, View
 from console.tui.panes.model_difference import difference
@@ -16,12 +21,26 @@ from console.tui.signs import SIGN_STYLES
 from console.tui.widgets.cells import Line, Segment, left, line_width
 from console.tui.widgets.lines import Row
 
+if TYPE_CHECKING:
+    from console.tui.desk import Record
+
 BLANK = Row(())
 SHORT_DIFFERENCES = 3
 """Fields of a difference that the details show; `d` shows all."""
 MOST_VERSIONS = 12
+LOADED_WITHIN = 15.0
+"""Seconds after the end of a change in which an event of a load tells of that change's load."""
+NO_CHANGES = OwnChanges()
 LASTING = ("config", "reload", "model.ready", "model.failed")
 """Kinds of events that tell of a load."""
+
+
+class Key(NamedTuple):
+    """A key that acts on the model, and whether it works now."""
+
+    key: str
+    word: str
+    works: bool
 
 
 class ModelDetails(Pane):
@@ -37,6 +56,10 @@ class ModelDetails(Pane):
         self.answers: Mapping[str, Asked] = {}
         """The newest answer of each model that was asked."""
         self.whole_difference = False
+        self.own = OwnChanges()
+        """Changes that the audit tells of."""
+        self.keys: tuple[Key, ...] = ()
+        """Keys that act on this model."""
         self._grouping = Grouping()
 
     def title(self, view: View) -> Line:
@@ -58,7 +81,7 @@ class ModelDetails(Pane):
         row = best_row(model, self.chosen)
         if self.whole_difference:
             return difference(model, row, view.snapshot, view.width, utc=view.utc)
-        return details(model, row, view, self.answers.get(model.name))
+        return details(model, row, view, self.answers.get(model.name), self.own, self.keys)
 
     def model(self, view: View) -> Model | None:
         """The model that the details are about."""
@@ -70,7 +93,7 @@ class ModelDetails(Pane):
         return found.get(busiest.name) if busiest else next(iter(found.values()), None)
 
     def changes(self) -> object:
-        return (self.chosen, self.whole_difference, tuple(self.answers.values()))
+        return (self.chosen, self.whole_difference, tuple(self.answers.values()), self.own, self.keys)
 
 
 def best_row(model: Model, wanted: ModelKey | None) -> ModelRow | None:
@@ -82,7 +105,14 @@ def best_row(model: Model, wanted: ModelKey | None) -> ModelRow | None:
     return next(iter(served or model.rows), None)
 
 
-def details(model: Model, row: ModelRow | None, view: View, answer: Asked | None) -> list[Row]:
+def details(
+    model: Model,
+    row: ModelRow | None,
+    view: View,
+    answer: Asked | None,
+    own: OwnChanges = NO_CHANGES,
+    keys: tuple[Key, ...] = (),
+) -> list[Row]:
     """All sections, a blank line between groups."""
     snapshot, width = view.snapshot, view.width
     groups: list[list[Row]] = [
@@ -96,8 +126,8 @@ def details(model: Model, row: ModelRow | None, view: View, answer: Asked | None
         groups.append(model_work.failures(row, view))
     if row is not None:
         groups.append(model_custom.custom(row, snapshot.metrics.value, width))
-        groups.append([*_memory(row, view), *_loads(row, view), *_used_by(row, snapshot, width)])
-    groups.append([labelled("KEYS", *_keys())])
+        groups.append([*_memory(row, view), *_loads(row, view, own), *_used_by(row, snapshot, width)])
+    groups.append(_keys(keys, width))
     made: list[Row] = []
     for group in groups:
         if group:
@@ -105,12 +135,20 @@ def details(model: Model, row: ModelRow | None, view: View, answer: Asked | None
     return made[:-1]
 
 
-def _keys() -> list[Segment]:
-    pairs = (("a", "ask once"), ("d", "diff"), ("y", "copy name"), ("l", "its log"))
-    made: list[Segment] = []
-    for key, text in pairs:
-        made += [(key, "key"), (f" {text}  ", "")]
-    return made
+def _keys(keys: tuple[Key, ...], width: int) -> list[Row]:
+    """What works on this model now; what does not is left out, and `?` says why."""
+    rows: list[list[Segment]] = []
+    used = width
+    for key in keys:
+        if not key.works:
+            continue
+        cells = cell_len(f"{key.key} {key.word}")
+        if used + cells > width - LABEL:
+            rows.append([])
+            used = 0
+        rows[-1] += [(key.key, "key"), (f" {key.word}  ", "")]
+        used += cells + 2
+    return [labelled("" if number else "KEYS", *segments) for number, segments in enumerate(rows)]
 
 
 def _reason(model: Model, width: int) -> list[Row]:
@@ -250,7 +288,8 @@ def _short_difference(row: ModelRow | None, width: int) -> list[Row]:
         made.append(Row(((f"  + {path}: {one_line(one.live, 200)}", "ok"),)))
     if count > SHORT_DIFFERENCES:
         made.append(Row(((f"  … {count - SHORT_DIFFERENCES} more", "dim"),)))
-    return [*made, *paragraph("", "a restart or a plain reload after an edit of the file ends it", width, "dim")]
+    ends = "a restart, or a plain reload after an edit of the file, ends it; "
+    return [*made, *paragraph("", f"{ends}t, then W keeps it", width, "dim")]
 
 
 def _facts(config: ModelConfig, width: int) -> list[Row]:
@@ -320,14 +359,34 @@ def _memory(row: ModelRow, view: View) -> list[Row]:
     return [*made, Row(((f"  {text}", ""), (verdict, "" if fits else "warn")))]
 
 
-def _loads(row: ModelRow, view: View) -> list[Row]:
+def _loads(row: ModelRow, view: View, own: OwnChanges) -> list[Row]:
+    """The last load: from the audit where it is this console's, else as the server's log and index tell."""
     took = row.metrics.load_seconds if row.metrics else None
+    mine = _own_load(row, view, own)
+    if mine is not None:
+        return paragraph(
+            "LOADS", one_line(own_changes.load_words(mine, view.clock(mine.wall)), 300), view.width, most=2
+        )
     event = next((one for one in reversed(view.snapshot.events) if one.model == row.name and one.kind in LASTING), None)
     if took is None and event is None:
         return []
     first = f"last {took:.1f} s   " if took is not None else ""
     told = f"{view.clock(event.wall)} {one_line(event.text, 80)}  {one_line(event.origin, 60)}" if event else ""
     return paragraph("LOADS", first + told, view.width, most=2)
+
+
+def _own_load(row: ModelRow, view: View, own: OwnChanges) -> Record | None:
+    """The newest load of ours, unless the model was loaded again since, by somebody else or by a start."""
+    record = own.loads.get(row.name)
+    if record is None:
+        return None
+    podman = view.snapshot.container.value
+    started = podman.container.started_wall if podman is not None and podman.container is not None else None
+    if started is not None and started > record.wall:
+        return None
+    later = record.wall + LOADED_WITHIN
+    since = (one for one in view.snapshot.events if one.model == row.name and one.kind in LASTING and one.wall > later)
+    return record if next(since, None) is None else None
 
 
 def _steps(row: ModelRow, width: int) -> list[Row]:
@@ -347,4 +406,4 @@ def _used_by(row: ModelRow, snapshot: Snapshot, width: int) -> list[Row]:
     if not users:
         return []
     text = ", ".join(f"{one_line(name, 80)} (ensemble)" for name in users)
-    return paragraph("USED BY", f"{text}: without this one it cannot answer", width)
+    return paragraph("USED BY", f"{text}: unload takes {'it' if len(users) == 1 else 'them'} down too", width)

@@ -76,6 +76,10 @@ class GpuScreen(BoxScreen):
     def adapt(self, view: View) -> None:
         for pane in self.panes.values():
             pane.frame = "rule" if view.compact else "box"
+        facts, throttle = self.panes["gpu-facts"], self.panes["gpu-throttle"]
+        assert isinstance(facts, GpuFacts)
+        assert isinstance(throttle, GpuThrottle)
+        facts.own = throttle.own = self.app_.acting.own
         wanted = (len(self.panes["gpu-processes"].rows) + EDGES, len(self.panes["gpu-faults"].rows) + EDGES)
         if wanted != self._wanted:
             self._wanted = wanted

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from textual.geometry import Region
 
 from console.core.model import ModelKey
-from console.tui.commands import Command
+from console.tui.commands import COMMANDS, Command, shown
 from console.tui.panes.base import Pane, View
-from console.tui.panes.model_details import ModelDetails
+from console.tui.panes.model_details import Key, ModelDetails
 from console.tui.panes.models_list import ModelsList, VersionKey
 from console.tui.screens.base import BoxScreen, Places
 from console.tui.screens.overview import Ask
@@ -21,6 +21,21 @@ if TYPE_CHECKING:
 
 LIST_WIDTH, NARROW_LIST = 44, 42
 WIDE = 120
+KEYS = (
+    ("models.swap", ""),
+    ("models.load", ""),
+    ("models.unload", ""),
+    ("models.reload", ""),
+    ("models.back", ""),
+    ("models.tune", ""),
+    ("models.ask", ""),
+    ("models.keep", ""),
+    ("models.diff", ""),
+    ("models.trace", ""),
+    ("copy", "copy name"),
+    ("log", "its log"),
+)
+"""Commands that the details list, with other words than their labels where these say too little."""
 LIST_SHARE = 3
 """Under 100 columns the list takes one of so many parts of the height, the details the rest."""
 
@@ -107,9 +122,16 @@ class ModelsScreen(BoxScreen):
         for pane in self.panes.values():
             pane.frame = "rule" if view.compact else "box"
         self.details.answers = dict(self.app_.answers)
+        self.details.own = self.app_.acting.own
+        self.details.keys = tuple(self._keys())
         if self._arriving and view.snapshot.models:
             self._arriving = False
             self._arrive(view)
+
+    def _keys(self) -> Iterator[Key]:
+        for id_, word in KEYS:
+            command = COMMANDS[id_]
+            yield Key(shown(command.KEYS[0]), word or command.LABEL, command().why_off(self.app_) is None)
 
     def on_screen_resume(self) -> None:
         self._arriving = True

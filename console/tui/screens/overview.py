@@ -98,6 +98,10 @@ class OverviewScreen(BoxScreen):
     def adapt(self, view: View) -> None:
         for name, pane in self.panes.items():
             pane.frame = "box" if not view.compact else "none" if name in ("gpu", "service") else "rule"
+        events = self.panes["events"]
+        assert isinstance(events, OverviewEvents)
+        acting = self.app_.acting
+        events.own, events.ids, events.may_undo = acting.own, acting.ids, acting.why_off() is None
         models, why = self.panes["models"], self.panes["why"]
         assert isinstance(models, OverviewModels)
         assert isinstance(why, OverviewWhy)
