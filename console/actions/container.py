@@ -7,20 +7,31 @@ first, in a private file that `container.create` can read again.
 
 from __future__ import annotations
 
+import json
+import shlex
 import time
 from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec.structs import replace
 
-from console.actions import powering, saved_specs
+from console.actions import powering, saved_specs, spec_changes
 from console.actions.base import Action, Run
 from console.actions.box import Box
 from console.actions.container_spec import captured
 from console.actions.outage import Outage, live_only, outage, stop_words
-from console.actions.target import ContainerView, chosen_name, identity, is_running, models_words
+from console.actions.target import (
+    ContainerView,
+    another_words,
+    chosen_name,
+    identity,
+    is_another,
+    is_running,
+    models_words,
+)
 from console.clients import host
 from console.clients.podman_control import PodmanControl
+from console.clients.triton import model_path
 from console.clients.triton_control import TritonControl, find_route
 from console.core.model import ContainerState, SourceError
 from console.core.plan import (
@@ -34,7 +45,6 @@ from console.core.plan import (
     Tick,
     UndoSpec,
     Way,
-    WrongInput,
 )
 from console.core.text import one_line
 
@@ -53,6 +63,14 @@ class ContainerAction(Action):
         """Whether it is there, its id, state and start."""
         with ContainerView(box, target.name) as view:
             return identity(view.state())
+
+
+def other_here(box: Box, plan: Plan) -> str:
+    """That the name belongs to another container than the plan's: what was interrupted must not go on with that one.
+    "" where it does not."""
+    with ContainerView(box, plan.target.name) as view:
+        state = view.state()
+    return another_words(state) if state is not None and is_another(state, plan.target.identity) else ""
 
 
 def stop_seconds(box: Box, state: ContainerState, values: Mapping[str, str]) -> tuple[int, tuple[Tick, ...]]:
@@ -131,6 +149,8 @@ class Start(ContainerAction):
             return started(box, view, run)
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
+        if other := other_here(box, plan):
+            return (other, "", "")
         runs = _runs(box, plan)
         return ("it runs", "", "stop it again") if runs else ("it does not run", "start it", "")
 
@@ -151,7 +171,7 @@ def started(box: Box, view: ContainerView, run: Run) -> Outcome:
         elif not is_running(state):
             control = box.podman()
             try:
-                powering.start(control, state.name, powering.published(state), run, box.root)
+                powering.start(control, state.id, powering.published(state), run, box.root)
             finally:
                 control.close()
     with run.phase("ready", "wait until Triton answers"):
@@ -232,6 +252,8 @@ class Stop(ContainerAction):
         return Outcome("done", f"{state.name} {went.words}", (), undo, left, figures={"stop_s": went.seconds})
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
+        if other := other_here(box, plan):
+            return (other, "", "")
         if _runs(box, plan):
             return ("it runs, or is stopping still", "stop it", "")
         return ("it is stopped", "", "start it again")
@@ -338,6 +360,8 @@ class Restart(ContainerAction):
             return _ready_again(box, view, state, wanted, began, run)
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
+        if other := other_here(box, plan):
+            return (other, "", "")
         if _runs(box, plan):
             return ("it runs", "wait until all models that were READY are READY again", "")
         return ("it is stopped", "start it and wait for its models", "")
@@ -383,22 +407,21 @@ def noted(view: ContainerView, run: Run) -> frozenset[tuple[str, str]]:
     except SourceError as error:
         run.note(f"Triton does not answer, so nothing is waited for afterwards: {error.message}")
         ready = frozenset()
-    run.keep(ready=",".join(f"{name}\t{version}" for name, version in sorted(ready)))
+    run.keep(ready=json.dumps(sorted(ready)))  # a folder's name, and so a model's, may hold any separator
     run.note(f"{len(ready)} READY" + (f": {models_words(ready)}" if ready else ""))
     return ready
 
 
 def parsed_models(text: str) -> frozenset[tuple[str, str]]:
     """What `noted` kept."""
-    pairs = (part.partition("\t") for part in text.split(",") if part)
-    return frozenset((name, version) for name, _, version in pairs)
+    return frozenset((name, version) for name, version in json.loads(text or "[]"))
 
 
 def _restart_in_one(box: Box, view: ContainerView, state: ContainerState, seconds: int, run: Run) -> None:
     control = box.podman()
     try:
         powering.waited(
-            lambda: control.restart(state.name, seconds), run, lambda spent: f"{spent:.0f} s: stopping, then starting"
+            lambda: control.restart(state.id, seconds), run, lambda spent: f"{spent:.0f} s: stopping, then starting"
         )
     finally:
         control.close()
@@ -407,7 +430,7 @@ def _restart_in_one(box: Box, view: ContainerView, state: ContainerState, second
 def _start_again(box: Box, state: ContainerState, run: Run) -> None:
     control = box.podman()
     try:
-        powering.start(control, state.name, powering.published(state), run, box.root)
+        powering.start(control, state.id, powering.published(state), run, box.root)
     finally:
         control.close()
 
@@ -491,7 +514,8 @@ class Reload(Restart):
                 *kept,
             ),
             by_hand=tuple(
-                f"curl -X POST {view.address().url}/v2/repository/models/{one}/load" for one in _names(seen.ready)[:5]
+                shlex.join(("curl", "-X", "POST", f"{view.address().url}/v2/repository{model_path(one)[3:]}/load"))
+                for one in _names(seen.ready)[:5]
             ),
             undo="not undone: put the files back as they were and reload",
             limit=max(1, len(_names(seen.ready))) * box.settings.actions.load_timeout,
@@ -510,6 +534,8 @@ class Reload(Restart):
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
         if plan.values.get("way") != "load":
             return super().interrupted(box, plan, journal)
+        if other := other_here(box, plan):
+            return (other, "", "")
         return ("some models are loaded anew, others are not; all serve", "load all of them", "")
 
     def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
@@ -611,13 +637,14 @@ class Remove(ContainerAction):
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
         name = plan.target.name
         with ContainerView(box, name) as view:
+            state = view.known()
             with run.phase("keep", "keep its specification"):
                 saved = saved_specs.save(box, view)
                 run.keep(spec=saved)
             with run.phase("remove", f"remove {name}"):
                 control = box.podman()
                 try:
-                    control.remove(name)
+                    control.remove(state.id)
                 finally:
                     control.close()
             left = identity(view.state())
@@ -625,6 +652,8 @@ class Remove(ContainerAction):
         return Outcome("done", f"{name} is removed", (), undo, left)
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
+        if other := other_here(box, plan):
+            return (other, "", "")
         with ContainerView(box, plan.target.name) as view:
             there = view.state() is not None
         return ("it is still there", "remove it", "") if there else ("it is removed", "", "create it again")
@@ -647,9 +676,7 @@ class Pull(Action):
     PHASES = ("pull",)
 
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
-        reference = target.strip()
-        if not reference or any(char.isspace() for char in reference):
-            raise WrongInput("image.pull wants an image, as in nvcr.io/nvidia/tritonserver:24.05-py3")
+        reference = spec_changes.image(target.strip())
         here = image_state(box, reference)
         insecure = values.get("tls_verify") == "false"
         return Plan(

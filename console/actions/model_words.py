@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from console.actions.box import Box
@@ -16,6 +17,7 @@ from console.actions.model_look import (
 )
 from console.actions.swap_spec import listed
 from console.clients import host, triton_config
+from console.clients.triton import model_path
 from console.clients.triton_config import specific
 from console.clients.triton_control import TritonControl
 from console.core import units
@@ -77,6 +79,11 @@ def call(seen: ModelLook, verb: str) -> str:
     if seen.route.name == "gRPC":
         return f"ModelRepository/RepositoryModel{verb} {seen.name}"
     return f"POST /v2/repository/models/{seen.name}/{verb.lower()}"
+
+
+def by_hand(box: Box, name: str, verb: str) -> str:
+    """What a person would type; a folder's name, and so a model's, may hold what a shell takes for its own."""
+    return shlex.join(("curl", "-X", "POST", f"{box.address().url}/v2/repository{model_path(name)[3:]}/{verb}"))
 
 
 def wanted_version(seen: ModelLook, values: Mapping[str, str]) -> int | None:

@@ -103,7 +103,7 @@ def _start(box: Box, view: ContainerView, state: ContainerState, run: Run) -> No
         return
     control = box.podman()
     try:
-        powering.start(control, state.name, powering.published(state), run, box.root)
+        powering.start(control, state.id, powering.published(state), run, box.root)
     finally:
         control.close()
 
@@ -163,7 +163,8 @@ class Pin(Action):
             action=self.NAME,
             target=Target("model", target, self.state(box, Target("model", target))),
             values={"version": str(version)},
-            title=f"Pin {target} to version {version} in config.pbtxt",
+            title=f"Pin {target} to version {version} in config.pbtxt"
+            + (f", start container {container.name}" if container is not None and down else ""),
             yes="Pin",
             danger="caution",
             checks=(
@@ -188,15 +189,16 @@ class Pin(Action):
         )
 
     def state(self, box: Box, target: Target) -> Mapping[str, str]:
-        """The file's digest."""
+        """The file's digest, and the container that a start would start."""
         disk = _disk(box, target.name)
         container = container_of(box)
+        where = {"container": "none" if container is None else f"{container.id[:12]}, {container.state}"}
         config_name = flag_value(container.command, "model-config-name") if container is not None else None
         path = triton_config.file_of(disk.path, config_name or "")
         try:
-            return {"file": config_file.digest(path.read_bytes())}
+            return {"file": config_file.digest(path.read_bytes()), **where}
         except OSError:
-            return {"file": ""}
+            return {"file": "", **where}
 
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
         """See Action."""
@@ -217,7 +219,9 @@ class Pin(Action):
                 "failed", f"{name} is pinned to version {version}, but {wrong}", tuple(lines), figures=figures
             )
         undo = UndoSpec("container.stop", container, {}, f"stop {container} again; the file stays pinned")
-        return Outcome("done", f"{name} {version} serves, pinned in config.pbtxt", tuple(lines), undo, figures=figures)
+        left = self.state(box, plan.target)
+        text = f"{name} {version} serves, pinned in config.pbtxt"
+        return Outcome("done", text, tuple(lines), undo, left, figures=figures)
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
         """The file is old or new, never torn; what is missing is done by doing it all again."""

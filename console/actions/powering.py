@@ -72,7 +72,7 @@ def stop(box: Box, view: ContainerView, state: ContainerState, seconds: int, run
     else:
         control, again = box.podman(), _Again(box, view, state)
         try:
-            waited(lambda: control.stop(state.name, seconds), run, lambda spent: again.told(spent, seconds))
+            waited(lambda: control.stop(state.id, seconds), run, lambda spent: again.told(spent, seconds))
         finally:
             control.close()
             again.close()

@@ -20,7 +20,7 @@ from console.actions.outage import Outage, outage, stop_words
 from console.actions.preflight import first_failure, preflight
 from console.actions.replacing import Facts, Replacement
 from console.actions.service_rights import service_limits
-from console.actions.target import ContainerView, chosen_name, identity, is_running
+from console.actions.target import ContainerView, another_words, chosen_name, identity, is_running, plain_name
 from console.clients import cdi, host, libpod
 from console.core.model import ContainerState, SourceError
 from console.core.plan import Check, Field, JournalLine, Outcome, Plan, Refused, Step, Target, UndoSpec, WrongInput
@@ -186,6 +186,10 @@ def _found(box: Box, plan: Plan, journal: Sequence[JournalLine]) -> tuple[str, s
     told: dict[str, Any] = json.loads(kept["facts"])
     now = replacing.stood(box, Facts(**told))
     old = "is gone" if now.old is None else f"is {now.old.name}, {now.old.state}"
+    other = replacing.foreign(now, Facts(**told), kept)
+    if other is not None:
+        back = "once that name is free again: the old one gets it back and starts"
+        return f"the old one {old}; {another_words(other)}", "", back
     new = "there is no new one yet"
     if now.in_place and now.new is not None:
         new = f"the new one is {now.new.state}"
@@ -249,7 +253,7 @@ class Back(ContainerAction):
             undo="the same again: the present one is kept",
             limit=seconds + 60 + 2 * box.settings.actions.start_timeout + powering.PORT_PATIENCE,
             gap_s=seen.gap_s,
-            refused=_refused(state, {}, ()) if state is not None else "",
+            refused=_runs_already(kept) or (_refused(state, {}, ()) if state is not None else ""),
             wall=time.time(),
         )
 
@@ -289,6 +293,11 @@ class Back(ContainerAction):
         return _undone(box, run)
 
 
+def _runs_already(kept: ContainerState) -> str:
+    """One that serves under its own name is no spare one: on the way back it would be stopped."""
+    return f"{kept.name} runs: a kept one is stopped; stop it first, or leave it" if is_running(kept) else ""
+
+
 def _kept(box: Box, name: str, wanted: str) -> ContainerState:
     from console.clients.podman import Podman
 
@@ -298,8 +307,11 @@ def _kept(box: Box, name: str, wanted: str) -> ContainerState:
     finally:
         client.close()
     found = replacing.kept_names(names, name)
-    if wanted and wanted not in names:
-        raise WrongInput(f"there is no container {one_line(wanted, 80)}; kept are {', '.join(found) or 'none'}")
+    if wanted and wanted not in found:
+        raise WrongInput(
+            f"there is no kept container {one_line(wanted, 80)} of {one_line(name, 80)}; kept are "
+            f"{', '.join(found) or 'none'}"
+        )
     if not wanted and not found:
         raise WrongInput(f"no old container of {one_line(name, 80)} is kept here ({name}-old-1 would be its name)")
     with ContainerView(box, wanted or found[0]) as view:
@@ -339,7 +351,7 @@ class Create(ContainerAction):
     PHASES = ("create", "start", "ready")
 
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
-        name = target or "triton"
+        name = plain_name(target or "triton")
         body = wanted_body(box, name, values)
         starts = values.get("start", "true") == "true"
         with ContainerView(box, name) as view:
@@ -386,6 +398,8 @@ class Create(ContainerAction):
         control = box.podman()
         try:
             with ContainerView(box, name) as view:
+                if (other := _not_ours(view.state(), run.kept())) is not None:
+                    raise Refused(another_words(other))
                 if view.state() is None:
                     with run.phase("create", f"create {name}"):
                         _created(control, wanted_body(box, name, plan.values), run)
@@ -412,7 +426,7 @@ class Create(ContainerAction):
             return powering.wait_ready(box, view, frozenset(), run, box.settings.actions.start_timeout)
 
     def _gone_again(self, view: ContainerView, control: Any, cause: str, lines: tuple[str, ...]) -> Outcome:
-        control.remove(view.name, force=True)
+        control.remove(view.known().id, force=True)
         return Outcome("undone", f"{one_line(cause, 300)}; it was removed again", lines, None, identity(view.state()))
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
@@ -420,19 +434,34 @@ class Create(ContainerAction):
             state = view.state()
         if state is None:
             return ("there is no container of this name", "create it", "")
+        kept = {name: value for line in journal if line.state == "kept" for name, value in line.data.items()}
+        if (other := _not_ours(state, kept)) is not None:
+            return (another_words(other), "", "")
         return (f"it is {state.state}", "start it and wait for its models", "remove it")
 
     def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
         return self._onwards(box, plan, run)
 
     def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
+        with ContainerView(box, plan.target.name) as view:
+            state = view.state()
+        if (other := _not_ours(state, run.kept())) is not None:
+            raise Refused(another_words(other))
         control = box.podman()
         try:
             with run.phase("create", f"remove {plan.target.name}"):
-                control.remove(plan.target.name, force=True)
+                if state is not None:
+                    control.remove(state.id, force=True)
         finally:
             control.close()
         return Outcome("undone", f"{plan.target.name} is removed")
+
+
+def _not_ours(state: ContainerState | None, kept: Mapping[str, str]) -> ContainerState | None:
+    """The container that has the name, where it is not the one that was created here. A runner that died between
+    Podman's answer and its note leaves one that was never started."""
+    ours = state is None or state.id == kept.get("new") or ("new" not in kept and state.state == "created")
+    return None if ours else state
 
 
 def _host_ports(body: Body) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from console.actions.base import Run
 from console.actions.box import Box
 from console.actions.container import noted, parsed_models
 from console.actions.container_spec import Body, create_body
-from console.actions.target import ContainerView, identity, is_running
+from console.actions.target import ContainerView, another_words, identity, is_running
 from console.clients.podman_control import PodmanControl
 from console.core.model import ContainerState, SourceError
 from console.core.plan import Outcome, Refused, UndoSpec
@@ -112,6 +112,16 @@ def stood(box: Box, facts: Facts) -> Stood:
     return Stood(old, waiting, False)
 
 
+def foreign(now: Stood, facts: Facts, kept: Mapping[str, str]) -> ContainerState | None:
+    """The container under the name, where this change did not put it there; None where it did, or there is none."""
+    new = now.new
+    if not now.in_place or new is None:
+        return None
+    ours = {facts.kept_id} if facts.kept else {kept.get("new"), kept.get("again")}
+    # A runner that died between Podman's answer and its note leaves one that was never started.
+    return None if new.id in ours or (new.state == "created" and not facts.kept) else new
+
+
 class Replacement:
     """One walk. For one thread; a context manager."""
 
@@ -168,7 +178,9 @@ class Replacement:
             self._control.rename(self._facts.old, self._facts.aside)
 
     def _create(self) -> None:
-        if self._stood().in_place:
+        now = self._stood()
+        if now.in_place:
+            self._must_be_ours(now)
             return
         facts = self._facts
         if facts.kept:
@@ -182,6 +194,13 @@ class Replacement:
                 self._run.note(f"Podman warns: {warning}")
             for line in unlike(json.loads(facts.body), self._control.inspect(made.id) or {}):
                 self._run.note(line)
+
+    def _must_be_ours(self, now: Stood) -> None:
+        """Refused where somebody else has put a container under the name: what was interrupted is finished or undone
+        hours later too, and must neither start nor remove that one."""
+        other = foreign(now, self._facts, self._run.kept())
+        if other is not None:
+            raise Refused(another_words(other))
 
     def _start(self) -> None:
         new = self._stood().new
@@ -219,8 +238,13 @@ class Replacement:
         with run.phase("back", "back to the old one"):
             lines = lines or self._last_words()
             try:
+                self._must_have_old()
                 self._away(run)
                 self._return(run)
+                if not self._facts.old:
+                    return self._undone(cause, f"no container is called {self._facts.name}, as before", lines)
+                if _state(self._box, self._facts.name) is None:
+                    return self._stuck(cause, "nothing of the old one was kept", lines)
             except (SourceError, Refused) as error:
                 return self._stuck(cause, str(error), lines)
             if not self._facts.ran:
@@ -229,7 +253,7 @@ class Replacement:
                 ready = self._bring_up(run)
             except SourceError as error:
                 return self._stuck(cause, error.message, lines)
-        if ready is not None and not ready.good:
+        if not ready.good:
             return self._stuck(cause, f"the old one runs again, but {ready.words}", (*lines, *ready.lines))
         return self._undone(cause, "the old one serves again", lines)
 
@@ -241,10 +265,16 @@ class Replacement:
         with ContainerView(self._box, now.new.id) as view:
             return view.last_words(now.new.started_wall)
 
+    def _must_have_old(self) -> None:
+        """Refused where there would be nothing to go back to: then the new one is better than none."""
+        if self._facts.old and self._stood().old is None and "again" not in self._run.kept():
+            saved_specs.load(self._box, self._facts.saved)
+
     def _away(self, run: Run) -> None:
         now = self._stood()
-        if not now.in_place or now.new is None:
+        if not now.in_place or now.new is None or now.new.id == run.kept().get("again"):
             return
+        self._must_be_ours(now)
         if not self._facts.kept:
             run.note("remove the new one")
             self._control.remove(now.new.id, force=True)
@@ -257,21 +287,21 @@ class Replacement:
     def _return(self, run: Run) -> None:
         facts, old = self._facts, self._stood().old
         if old is None:
-            if facts.saved and facts.old:
+            if facts.saved and facts.old and "again" not in run.kept():
                 run.note("create the old one again from its kept specification")
                 saved_specs.create_again(self._box, facts.name, facts.saved)
+                made = _state(self._box, facts.name)
+                run.keep(again=made.id if made is not None else "")
         elif old.name != facts.name:
             self._control.rename(facts.old, facts.name)
 
-    def _bring_up(self, run: Run) -> powering.Readiness | None:
-        state = _state(self._box, self._facts.name)
-        if state is None:
-            return None
-        if not is_running(state):
-            run.note("start the old one")
-            powering.start(self._control, state.id, powering.published(state), run, self._box.root)
+    def _bring_up(self, run: Run) -> powering.Readiness:
         limit = self._box.settings.actions.start_timeout
         with ContainerView(self._box, self._facts.name) as view:
+            state = view.known()
+            if not is_running(state):
+                run.note("start the old one")
+                powering.start(self._control, state.id, powering.published(state), run, self._box.root)
             return powering.wait_ready(self._box, view, self._facts.wanted, run, limit)
 
     def _undone(self, cause: str, how: str, lines: tuple[str, ...]) -> Outcome:
@@ -283,7 +313,7 @@ class Replacement:
         facts, old = self._facts, self._stood().old
         where = "is gone" if old is None else f"is {old.name}, {old.state}"
         text = f"{one_line(cause, 300)}; going back failed too: {one_line(why, 300)}. The old one {where}"
-        again = f" (by hand: podman start {facts.name})" if old is not None and old.name == facts.name else ""
+        again = "" if old is None or is_running(old) else f" (by hand: podman start {old.name})"
         return Outcome("failed", text + again, lines, None, identity(_state(self._box, facts.name)))
 
 

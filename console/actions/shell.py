@@ -6,6 +6,7 @@ open for hours; what is typed inside is not recorded, only who was inside, when 
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 
@@ -65,7 +66,7 @@ class Shell(ContainerAction):
                 "files changed inside are gone when the container is made anew; measuring goes on meanwhile",
                 "others may change the box meanwhile: a shell takes no lock",
             ),
-            by_hand=(" ".join(_command(box.podman_url, name)) + " sh",),
+            by_hand=(shlex.join((*_command(box.podman_url, name), "sh")),),
             undo="cannot be undone: what is done inside is not known here",
             refused=self._refused(box, name, is_running(state)),
             wall=time.time(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from console.actions.model_look import ModelLook, gpu_free, load_seconds, mode_r
 from console.actions.model_probe import Probe
 from console.actions.swap_spec import WHOLE_CARD, listed, probe_kind, spec_of, warmup_of
 from console.clients import host
+from console.clients.triton import model_path
 from console.core import units
 from console.core.golden import Golden
 from console.core.plan import Check, Plan, Step, Tick, Way, WrongInput
@@ -322,13 +324,14 @@ class SwapPlan:
 
     def by_hand(self) -> tuple[str, ...]:
         assert self.spec is not None
-        url = f"{self.box.address().url}/v2/repository/models/{self.seen.name}"
-        whole = '{"parameters":{"config":"WHOLE CONFIG with version_policy specific '
-        return (
-            f"curl -X POST {url}/load -d '{whole}{listed(self.spec.beside)}\"}}}}'",
-            f"curl {self.box.address().url}/v2/models/{self.seen.name}/versions/{self.new}/infer -d @QUESTION",
-            f"curl -X POST {url}/load -d '{whole}{listed(self.spec.after)}\"}}}}'",
-        )
+        url, path = self.box.address().url, model_path(self.seen.name)
+
+        def load(versions: tuple[int, ...]) -> str:
+            whole = f'{{"parameters":{{"config":"WHOLE CONFIG with version_policy specific {listed(versions)}"}}}}'
+            return shlex.join(("curl", "-X", "POST", f"{url}/v2/repository{path[3:]}/load", "-d", whole))
+
+        ask = shlex.join(("curl", f"{url}{path}/versions/{self.new}/infer", "-d", "@QUESTION"))
+        return load(self.spec.beside), ask, load(self.spec.after)
 
 
 def _seconds(text: str, default: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from msgspec.structs import replace
@@ -32,6 +32,7 @@ STARTED = "Started HTTPService"
 _MOST_LINES = 2000
 _TELLING = re.compile(r"error|unrecognized|invalid|no such|cannot|failed|denied|killed", re.IGNORECASE)
 """What ends a server before its log has levels: an unknown flag, a missing library."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
 _HEALTHY_STATES = ("running", "paused", "stopping")
 
 
@@ -157,10 +158,36 @@ class ContainerView:
 
 
 def chosen_name(box: Box, target: str) -> str:
-    """The name of the container that is meant: `target`, or the Triton container where that is empty."""
-    if target:
-        return target
-    return box.container().name
+    """The name of the container that is meant, the Triton container's where `target` is empty.
+
+    Podman takes the beginning of an id for a name too. What is acted upon is called by its own name, so that the plan
+    names it, the name that is typed is its own, and what is made anew is called as it was.
+    """
+    if not target:
+        return box.container().name
+    with ContainerView(box, plain_name(target)) as view:
+        found = view.state()
+    return target if found is None else found.name
+
+
+def plain_name(text: str) -> str:
+    """A name as Podman allows it; WrongInput for any other, which would become another path of its API."""
+    if not _NAME.fullmatch(text):
+        raise WrongInput(
+            f"{one_line(text, 80)!r} is no name of a container: letters, digits and _ . - only, a letter or digit first"
+        )
+    return text
+
+
+def is_another(state: ContainerState | None, made_for: Mapping[str, str]) -> bool:
+    """True where the container that has the name now is not the one of this identity."""
+    was = made_for.get("id")
+    return state is not None and was is not None and state.id[:12] != was
+
+
+def another_words(state: ContainerState) -> str:
+    """What is said of it."""
+    return f"another container is called {state.name} now ({state.id[:12]}, {state.state}): it is left alone"
 
 
 def identity(state: ContainerState | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from console.core.plan import Refused, WrongInput
 from tests.actions.fake_run import Died, FakeRun
 from tests.actions.own_box import containers, done, left_as_told, own_box
 from tests.fakes.registry import Registry
-from tests.lab import podman
+from tests.lab import paths, podman
 from tests.lab.fixtures import Lab
 from tests.lab.own import OwnTriton, own_triton
 from tests.lab.repository import sleeper_config
@@ -148,7 +148,7 @@ def test_remove_only_when_stopped_and_undo(own: OwnTriton, box: Box) -> None:
 def test_names_and_read_only(own: OwnTriton, box: Box, tmp_path: Path) -> None:
     with pytest.raises(WrongInput, match="no container nonesuch"):
         Stop().plan(box, "nonesuch", {})
-    with pytest.raises(WrongInput, match="wants an image"):
+    with pytest.raises(WrongInput, match="is no name of an image"):
         Pull().plan(box, " ", {})
     plan = Stop().plan(box, "", {})
     podman.run("restart", own.name)
@@ -308,3 +308,20 @@ for word; do case "$word" in start|stop|restart) exec env {env} {words} "$word" 
             assert f"systemctl {verb} triton.service" in plan.by_hand[0]
             assert any(line.endswith(f"{verb} triton.service") for line in record.read_text().splitlines())
         assert own.ready() == {("rank", "1")}
+
+
+def test_what_was_interrupted_is_not_done_to_another_container_of_the_name(own: OwnTriton, box: Box) -> None:
+    """Somebody removed it and made a new one since."""
+    actions = (Start(), Stop(), Restart(), Reload(), Remove())
+    plans = [one.plan(box, "", {}) for one in actions]
+    podman.run("rename", own.name, f"{own.name}-away")
+    podman.run("create", "--pull", "never", "--name", own.name, paths.IMAGE, "sleep", "600")
+    for plan, one in zip(plans, actions, strict=True):
+        found, finish, undo = one.interrupted(box, plan, ())
+        assert f"another container is called {own.name} now" in found, one.NAME
+        assert (finish, undo) == ("", ""), one.NAME
+
+
+def test_a_part_of_its_id_means_the_container_by_its_own_name(own: OwnTriton, box: Box) -> None:
+    identity = podman.run("inspect", "--format", "{{.Id}}", own.name).stdout.strip()
+    assert Stop().plan(box, identity[:10], {}).confirm == own.name

@@ -9,6 +9,7 @@ import pytest
 
 from console.actions.box import Box
 from console.actions.pin import Pin, pin_file, recover
+from console.core.model import ContainerState
 from console.core.plan import Refused, WrongInput
 from tests.actions.model_boxes import Live, fake_box
 from tests.actions.runs import do, killed
@@ -93,3 +94,12 @@ def test_a_recovery_that_fails_says_how_it_is(server: ModelServer, box: Box) -> 
     assert found.text.startswith("it crashed; recovery failed: ")
     assert "config.pbtxt of m now says specific 1" in found.lines[0]
     assert found.figures == {"load_s": 1.0}
+
+
+def test_what_a_start_would_start_is_part_of_what_must_hold(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Pin().plan(box, "m", {"version": "1"})
+    assert plan.target.identity["container"] == "none"
+    other = ContainerState("f" * 64, "other", "exited", "image")
+    monkeypatch.setattr("console.actions.pin.container_of", lambda _: other)
+    with pytest.raises(Refused, match="container: none then, ffffffffffff, exited now"):
+        Pin().recheck(box, plan)

@@ -318,7 +318,7 @@ def test_one_made_with_rm(lab: Lab, tmp_path: Path) -> None:
 def test_no_old_one_to_go_back_to(plain: OwnTriton, plain_box: Box) -> None:
     with pytest.raises(WrongInput, match="no old container"):
         Back().plan(plain_box, "", {})
-    with pytest.raises(WrongInput, match="no container nonesuch"):
+    with pytest.raises(WrongInput, match="no kept container nonesuch"):
         Back().plan(plain_box, "", {"kept": "nonesuch"})
 
 
@@ -371,13 +371,15 @@ def test_a_killed_create(lab: Lab, plain: OwnTriton, plain_box: Box, phase: str)
     flags = "--backend-directory=/opt/tritonserver/pytriton/tritonserver/backends,--allow-gpu-metrics=false"
     values = {"models": str(plain.repository), "ports": f"127.0.0.1:{base}:8000", "flags": flags, "image": paths.IMAGE}
     plan = Create().plan(plain_box, name, values)
+    run = FakeRun((phase, "end"))
     with pytest.raises(Died):
-        Create().run(plain_box, plan, FakeRun((phase, "end")))
-    _, finish, undo = Create().interrupted(plain_box, plan, ())
+        Create().run(plain_box, plan, run)
+    journal = (JournalLine(0.0, "kept", data=run.facts),)
+    _, finish, undo = Create().interrupted(plain_box, plan, journal)
     assert finish
     assert undo
-    assert Create().finish(plain_box, plan, FakeRun()).word == "done"
-    assert Create().undo(plain_box, plan, FakeRun()).word == "undone"
+    assert Create().finish(plain_box, plan, FakeRun(kept=run.facts)).word == "done"
+    assert Create().undo(plain_box, plan, FakeRun(kept=run.facts)).word == "undone"
     assert name not in containers(plain)
 
 
@@ -385,3 +387,70 @@ def test_a_unit_is_never_gone_behind(plain: OwnTriton, plain_box: Box) -> None:
     more = ("--label", "PODMAN_SYSTEMD_UNIT=triton.service")
     with own_triton(plain.repository, more=more, wait=False) as own, own_box(own, plain_box.state) as box:
         assert "belongs to triton.service" in Recreate().plan(box, "", {}).refused
+
+
+STRANGER = ("run", "--detach", "--pull", "never", "--cgroup-parent", podman.CGROUP_PARENT, "--name")
+
+
+def stranger(name: str) -> str:
+    """Somebody else's running container of this name; its id."""
+    return podman.run(*STRANGER, name, paths.IMAGE, "sleep", "600").stdout.strip()
+
+
+def test_a_container_of_somebody_else_is_never_taken_for_ones_own(plain: OwnTriton, plain_box: Box) -> None:
+    """Another one under the name, made while the change lay interrupted: neither started, nor counted, nor removed."""
+    plan, run, journal = killed(plain_box, "aside")
+    other = stranger(plain.name)
+    found, finish, undo = Recreate().interrupted(plain_box, plan, journal)
+    assert (f"another container is called {plain.name} now" in found, finish) == (True, "")
+    assert undo.startswith("once that name is free")
+    with pytest.raises(Refused, match="left alone"):
+        Recreate().finish(plain_box, plan, FakeRun(kept=run.facts))
+    outcome = Recreate().undo(plain_box, plan, FakeRun(kept=run.facts))
+    assert outcome.word == "failed"
+    assert "left alone" in outcome.text
+    assert inspect(plain.name)["Id"] == other
+    assert inspect(plain.name)["State"]["Running"]
+    podman.run("rm", "--force", "--time", "0", plain.name)
+    assert Recreate().undo(plain_box, plan, FakeRun(kept=run.facts)).word == "undone"
+    assert plain.ready() == {("rank", "1")}
+
+
+def test_one_that_serves_is_no_kept_one(plain: OwnTriton, plain_box: Box) -> None:
+    with pytest.raises(WrongInput, match="no kept container triton"):
+        Back().plan(plain_box, "", {"kept": "triton"})
+    stranger(f"{plain.name}-old-1")
+    assert "a kept one is stopped" in Back().plan(plain_box, "", {}).refused
+
+
+def test_nothing_is_removed_where_there_is_nothing_to_go_back_to(plain: OwnTriton, plain_box: Box) -> None:
+    plan, run, _ = killed(plain_box, "ready")
+    podman.run("rm", f"{plain.name}-old-1")
+    for file in (plain_box.state / "specs").iterdir():
+        file.unlink()
+    outcome = Recreate().undo(plain_box, plan, FakeRun(kept=run.facts))
+    assert outcome.word == "failed"
+    assert "The old one is gone" in outcome.text
+    assert plain.ready() == {("rank", "1")}, "the new one serves on"
+
+
+def test_what_was_created_again_by_a_killed_way_back_stays(plain: OwnTriton, plain_box: Box) -> None:
+    plan, run, _ = killed(plain_box, "create")
+    podman.run("rm", f"{plain.name}-old-1")
+    assert Recreate().undo(plain_box, plan, run).word == "undone"
+    again = inspect(plain.name)["Id"]
+    assert run.facts["again"] == again
+    assert Recreate().undo(plain_box, plan, FakeRun(kept=run.facts)).word == "undone"
+    assert inspect(plain.name)["Id"] == again
+
+
+def test_what_somebody_else_made_is_not_removed_by_a_create(plain: OwnTriton, plain_box: Box) -> None:
+    name = f"{plain.name}-new"
+    plan = Create().plan(plain_box, name, {"models": str(plain.repository), "ports": "8000", "start": "false"})
+    other = stranger(name)
+    found, finish, undo = Create().interrupted(plain_box, plan, ())
+    assert ("left alone" in found, finish, undo) == (True, "", "")
+    for deed in (Create().run, Create().finish, Create().undo):
+        with pytest.raises(Refused, match="left alone"):
+            deed(plain_box, plan, FakeRun())
+    assert inspect(name)["Id"] == other

@@ -1,0 +1,49 @@
+"""Names that are given: of containers, images and models, whatever stands in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from console.actions.box import Box, BoxSpec
+from console.actions.container import Pull, Reload, Remove, Restart, Start, Stop, noted, parsed_models
+from console.actions.recreate import Create
+from console.config import Podman, Settings
+from console.core.plan import Refused, WrongInput
+from tests.actions.fake_run import FakeRun
+
+
+@pytest.mark.parametrize("target", [".", "..", "../images/x", "a/b", "-x", "x\x1b[31m", "x" * 300])
+def test_what_is_no_name_is_no_path_of_podmans_api_either(target: str, tmp_path: Path) -> None:
+    box = Box(BoxSpec(Settings()), tmp_path)
+    for kind in (Start, Stop, Restart, Reload, Remove, Create):
+        with pytest.raises(WrongInput, match="is no name of a container") as caught:
+            kind().plan(box, target, {"models": "/x"} if kind is Create else {})
+        assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("image", ["", "a b", "-x", "x\x1b]0;t\x07"])
+def test_what_is_no_image_is_not_pulled(image: str, tmp_path: Path) -> None:
+    with pytest.raises(WrongInput, match="is no name of an image"):
+        Pull().plan(Box(BoxSpec(Settings()), tmp_path), image, {})
+
+
+def test_models_are_noted_whatever_they_are_called() -> None:
+    class View:
+        def ready(self) -> frozenset[tuple[str, str]]:
+            return ready_now
+
+    ready_now = frozenset({("a,b", "1"), ("tab\tnew\nline", "2"), ('q"', "3")})
+    run = FakeRun()
+    assert noted(View(), run) == ready_now  # type: ignore[arg-type]
+    assert parsed_models(run.facts["ready"]) == ready_now
+
+
+def test_a_podman_that_may_not_be_asked_is_not_said_to_be_off(tmp_path: Path) -> None:
+    socket = tmp_path / "podman.sock"
+    socket.touch()
+    box = Box(BoxSpec(Settings(podman=Podman(socket=str(socket)))), tmp_path)
+    for look in (box.container, lambda: box.podman_url):
+        with pytest.raises(Refused, match=f"no Podman service answers here .{socket} is no socket"):
+            look()
