@@ -18,6 +18,7 @@ from console.config import Settings
 from console.core.golden import Golden
 from console.core.model import ContainerState, GpuBox, PodmanState, Repository, Snapshot, SourceError, TritonIndex
 from console.core.plan import Refused
+from console.core.text import one_line
 from console.sources.container import ContainerSettings, ContainerSource
 from console.sources.locator import DEFAULT_PORTS, Locator
 from console.sources.repository import RepositorySource
@@ -90,18 +91,20 @@ class Box:
 
     def container(self) -> ContainerState:
         """The Triton container now; Refused where there is none."""
-        found = self.podman_state().container
-        if found is None:
+        state = self.podman_state()
+        if state.container is None and state.socket is None:
+            raise Refused(_no_podman(state))
+        if state.container is None:
             raise Refused("there is no Triton container here: name it with --container, or create one")
-        return found
+        return state.container
 
     @property
     def podman_url(self) -> str:
         """Of the Podman service that knows the container; Refused where none answers."""
-        self.podman_state()
+        state = self.podman_state()
         url = self._finder.url()
         if not url:
-            raise Refused("no Podman service answers here: enable podman.socket, or name it with --socket")
+            raise Refused(_no_podman(state))
         return url
 
     def address(self) -> TritonAddress:
@@ -265,3 +268,9 @@ class Box:
         from console.clients.triton_settings import TritonSettings
 
         return TritonSettings(self.address())
+
+
+def _no_podman(state: PodmanState) -> str:
+    """With why each socket is of no use: one that may not be entered is there all the same."""
+    tried = "; ".join(f"{one.path} {one.error}" for one in state.tried[:3] if one.error)
+    return f"no Podman service answers here ({one_line(tried or 'no socket is known: name it with --socket', 400)})"

@@ -65,7 +65,8 @@ def _audited(plan: Plan, state: Path, *, unaudited: bool) -> Plan:
         return plan
     text = f"no audit record can be written: {trouble}"
     tick = Tick(UNAUDITED, "go on without it: the record goes to syslog", unaudited)
-    refused = "" if unaudited else f"{text}; free space there, or go on unaudited (do: --unaudited)"
+    remedy = "free space there" if "full" in trouble else "see to the rights there"
+    refused = "" if unaudited else f"{text}; {remedy}, or go on unaudited (do: --unaudited)"
     return msgspec.structs.replace(
         plan,
         checks=(*plan.checks, Check("warn" if unaudited else "fail", text)),

@@ -25,7 +25,7 @@ class Verbose(Action):
     """Make Triton's log verbose for a time, then set it back."""
 
     NAME = "log.verbose"
-    TARGET = "server"
+    TARGET = ""
     FIELDS = (
         Field("level", f"log_verbose_level; {LEVEL} where not given", "int", low=1, high=9),
         Field("minutes", f"how long; {MINUTES} where not given", "int", low=1, high=240, unit="min"),
