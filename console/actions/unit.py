@@ -136,6 +136,7 @@ class Write(UnitAction):
         return self._written(box, plan, run, wanted, name)
 
     def _written(self, box: Box, plan: Plan, run: Run, wanted: Wanted, name: str) -> Outcome:
+        box.changing()
         try:
             with run.phase("write", f"writing {wanted.paths[0]}"):
                 _install(wanted)
@@ -373,6 +374,7 @@ def _restore_files(kept: Kept) -> None:
 
 def put_back(box: Box, plan: Plan, name: str, why: str) -> Outcome:
     """What was kept, back in its place. `why` is what went wrong before, "" = it was asked for."""
+    box.changing()
     kept = unit_files.kept(_folder(box), name)
     if kept is None:
         return Outcome("failed", f"{why or 'not undone'}; the kept state {name} is gone, look at {plan.target.name}")
