@@ -20,6 +20,7 @@ from console.actions import detached, registry, words
 from console.actions.lock import Lock
 from console.core.plan import JournalLine, Outcome, Plan, Refused, Step, Target, UndoSpec, Way, WrongInput
 from tests.actions.conftest import Stand, small_disk, stand
+from tests.actions.folders import open_to_all
 from tests.actions.test_detached import in_phase
 
 __all__ = ["small_disk", "stand"]
@@ -322,8 +323,7 @@ def interpreter_for_all() -> str:
 
 def test_another_users_change_is_refused_with_the_name_of_the_first(stand: Stand) -> None:
     python = interpreter_for_all()
-    for parent in (stand.folder, *stand.folder.parents[:2]):
-        parent.chmod(0o755)
+    open_to_all(stand.folder)
     stand.file.chmod(0o666)
     theirs_home = stand.folder / "theirs"
     theirs_home.mkdir()

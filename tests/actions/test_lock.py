@@ -19,6 +19,7 @@ from console.actions.box import BoxSpec
 from console.actions.lock import Holder, Lock, Told, holder, path_of
 from console.config import Settings
 from console.core.plan import Operator, Refused
+from tests.actions.folders import open_to_all
 
 SPEC = BoxSpec(Settings())
 HOLD = """
@@ -44,8 +45,7 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="takes root to become a
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = tmp_path_factory.mktemp("locks")
-    for parent in (made, *made.parents[:2]):
-        parent.chmod(0o755)
+    open_to_all(made)
     made.chmod(0o1777)
     monkeypatch.setattr(lock, "FOLDERS", (made,))
     return made
