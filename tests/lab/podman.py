@@ -27,6 +27,7 @@ log_driver = "k8s-file"
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+events_logfile_max_size = "64m"
 lock_type = "file"
 tmp_dir = "{run}/libpod"
 [network]
