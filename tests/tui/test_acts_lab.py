@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 import console.tui.widgets.dialog as dialog_module
+from console.actions import detached, journal, lock
 from console.actions.box import BoxSpec
 from console.config import Actions
 from console.tui.app import ConsoleApp
@@ -21,6 +22,7 @@ from console.tui.screens.plan import PlanDialog
 from console.tui.screens.running import RunningDialog
 from console.tui.state import State
 from console.tui.theme import folders, load
+from tests.actions import child
 from tests.actions.own_box import settings
 from tests.fakes.session import FakeSession
 from tests.lab.fixtures import Lab
@@ -59,7 +61,20 @@ async def _done(app: ConsoleApp, pilot: Pilot[None], request: Request) -> Runnin
     return app.screen
 
 
+@pytest.fixture
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock of the test's own: others on this machine may change a box meanwhile."""
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    locks.chmod(0o1777)
+    monkeypatch.setattr(detached, "command", child.command)
+    monkeypatch.setattr(lock, "FOLDERS", (locks,))
+    monkeypatch.setattr(journal, "SPARE", locks)
+    monkeypatch.setenv(child.LOCKS, str(locks))
+
+
 @pytest.mark.lab
+@pytest.mark.usefixtures("own_lock")
 async def test_swap_and_its_undo(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialog_module, "DEAF_FOR", 0.0)
     with own_triton(tmp_path / "models", [("rank", CONFIG, (1, 2))]) as own:
@@ -77,6 +92,9 @@ async def test_swap_and_its_undo(lab: Lab, tmp_path: Path, monkeypatch: pytest.M
             assert own.ready() == {("rank", "1")}
             await pilot.press("escape")
             shown = await _done(app, pilot, Request("undo", "last"))
+            outcome = shown.following.outcome
+            assert outcome is not None
+            assert outcome.word == "done", outcome
             assert own.ready() == {("rank", "2")}
             assert shown.following.plan.undoes
             await _until(pilot, lambda: len(app.acting.records) == 2)
