@@ -176,11 +176,11 @@ class TuneLive(Pane):
 
 
 ROWS = (
-    ("rate", "req/s", "server"),
     ("mean", "mean ms", "server"),
     ("wait", "wait ms", "server"),
     ("p99", "p99 ms", ""),
     ("batch", "batch", "server"),
+    ("rate", "req/s", "server"),
     ("execs", "execs/s", "server"),
     ("busy", "busy %", "server"),
     ("util", "util %", "NVML"),
