@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -232,7 +233,14 @@ def _typed(key: str, value: Any, where: str, *, strict: bool) -> Any:
     if key in LIMITS and not LIMITS[key][0] <= typed <= LIMITS[key][1]:
         low, high = LIMITS[key]
         raise ConfigError(f"`{key}` {where} must be from {low:g} to {high:g}, not {typed}")
+    if key == "triton.headers" and not all(_is_header(name, value) for name, value in typed.items()):
+        raise ConfigError(f"`{key}` {where}: names are letters, digits and dashes, values plain ASCII on one line")
     return typed
+
+
+def _is_header(name: str, value: str) -> bool:
+    """True for what both HTTP and gRPC can send (RFC 9110, 5.1 and 5.5)."""
+    return bool(re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)) and value.isascii() and value.isprintable()
 
 
 def masked(key: str, value: Any) -> str:

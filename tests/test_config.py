@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import tomllib
 from importlib import resources
@@ -128,3 +129,14 @@ def test_the_example_file_names_every_setting_with_its_default() -> None:
         key: value for key, value in defaults.items() if key != "triton.headers"
     }
     assert tomllib.loads(text).keys() == example.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("X-Ü", "v"), ("", "v"), ("a b", "v"), ("a:", "v"), ("a", "vü"), ("a", "v\r\nx: y")]
+)
+def test_headers_that_cannot_be_sent(tmp_path: Path, name: str, value: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f"[triton]\nheaders = {{ {json.dumps(name)} = {json.dumps(value)} }}\n")
+    with pytest.raises(ConfigError, match="names are letters, digits and dashes") as caught:
+        load({}, {}, str(file))
+    assert len(value) < 2 or value not in str(caught.value)
