@@ -188,7 +188,9 @@ def _began(journal: Journal, process: subprocess.Popen[bytes]) -> bool:
             return False
         time.sleep(POLL / 5)
     process.kill()
-    return False
+    process.wait()
+    # One that came just then was killed at work: its journal says so, and no second one may follow it there.
+    return bool(journal.lines())
 
 
 def _environment() -> dict[str, str]:

@@ -179,3 +179,19 @@ def test_the_real_command_finds_this_package_from_anywhere(stand: Stand, monkeyp
     )  # fmt: skip
     assert done.stdout.startswith("gpuconsole ")
     assert child.command(Path("x"))[-2:] == detached.command(Path("x"))[-2:]
+
+
+def test_one_that_came_at_the_last_moment_is_not_followed_by_another(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = stand.journal(stand.plan())
+
+    class Late:
+        def kill(self) -> None:
+            made.begun_by_this_process()
+
+        def wait(self) -> int:
+            return -9
+
+    monkeypatch.setattr(detached, "START_WITHIN", 0.0)
+    assert detached._began(made, Late())  # type: ignore[arg-type]
