@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from console.core import triton_command
-from console.core.model import ContainerState, Mount, PortMapping
+from console.core.model import ContainerState, KeptContainer, Mount, PortMapping
 from console.core.secrets import kept_env, mask_command, mask_labels, mask_text
 from console.core.text import one_line, whole_number
 
@@ -45,6 +45,8 @@ class Listed(Struct, frozen=True, rename="pascal"):
     state: str = ""
     started_at: int = 0
     """Unix seconds."""
+    exited_at: int = 0
+    """Unix seconds; before 1970 for one that never ended."""
     pid: int = 0
     is_infra: bool = False
 
@@ -360,6 +362,16 @@ def _publishes(listed: Listed, port: int | None, port_told: bool) -> bool:
     if port is None or port not in (host for host, _ in pairs):
         return False
     return port_told or len(_TRITON_PORTS & {inside for _, inside in pairs}) >= 2
+
+
+def kept_of(containers: Sequence[Listed], name: str) -> tuple[KeptContainer, ...]:
+    """The kept old ones of a container, `NAME-old-N`, the newest first."""
+    pattern = re.compile(rf"{re.escape(name)}-old-(\d{{1,9}})")
+    found = [(int(match[1]), listed) for listed in containers if (match := pattern.fullmatch(listed.name))]
+    found.sort(key=lambda pair: pair[0], reverse=True)
+    return tuple(
+        KeptContainer(one.name, one.state, float(one.exited_at) if one.exited_at > 0 else None) for _, one in found
+    )
 
 
 def is_sdk_image(name: str) -> bool:

@@ -150,7 +150,10 @@ class ContainerSource:
             state, lines = self._from_unit()
             return PodmanState(None, None, tried=self._tried, last_log=lines, unit=state)
         version, latency = client.ping()
-        found, others = self._choose(client.containers())
+        listed = client.containers()
+        found, others = self._choose(listed)
+        kept = libpod.kept_of(listed, found.container.name) if found else ()
+        old = {one.name for one in kept}
         answer = client.inspect(found.container.id) if found else None
         container = self._container(client, answer, found.found_by) if found and answer else None
         self._target = _target(client.url, container)
@@ -162,10 +165,11 @@ class ContainerSource:
             latency_ms=latency,
             tried=self._tried,
             container=container,
-            others=others,
+            others=tuple(name for name in others if name not in old),
             images=self._triton_images(client),
             last_log=lines,
             unit=unit,
+            kept=kept,
         )
 
     def _should_look_again(self) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from console.core.text import one_line
 from console.tui.commands import Command, Kind
 from console.tui.desk import Request
+from console.tui.own_changes import saved_spec
 
 if TYPE_CHECKING:
     from console.core.model import ContainerState, ModelKey
@@ -199,7 +200,8 @@ def _none_here(app: ConsoleApp) -> str:
     if unit is None:
         return "there is no Triton container here"
     name = one_line(unit.name, 80)
-    return f"the container is gone; {name} makes it anew (systemctl start {name}), or u takes back a stop of yours"
+    scope = " --user" if unit.user else ""
+    return f"the container is gone; its unit makes it anew: systemctl{scope} start {name}"
 
 
 class ContainerAct(Act):
@@ -231,10 +233,30 @@ class ContainerAct(Act):
 
 
 class Start(ContainerAct):
-    """Start the container (plan first)."""
+    """Start the container; make one that is gone again as it was kept (plan first)."""
 
     ID, KEYS, LABEL, ACTION, WANTS = "container.start", ("o",), "start", "container.start", "stopped"
     first = " already"
+
+    def why_not(self, app: ConsoleApp) -> str | None:
+        return None if _saved(app) is not None else super().why_not(app)
+
+    def run(self, app: ConsoleApp) -> None:
+        saved = _saved(app)
+        if saved is None:
+            super().run(app)
+        else:
+            name, spec = saved
+            app.acting.request(Request("container.create", name, {"saved": spec}))
+
+
+def _saved(app: ConsoleApp) -> tuple[str, str] | None:
+    """Name and kept specification of a container of ours that is gone; a unit makes its own anew."""
+    podman = app.box.snapshot.container.value
+    record = app.acting.own.saved
+    if podman is None or podman.container is not None or podman.unit is not None or record is None:
+        return None
+    return record.intent.target.name, saved_spec(record)
 
 
 class Stop(ContainerAct):

@@ -37,6 +37,8 @@ class OwnChanges:
     """Id of the change that `u` takes back; "" = none of mine can be."""
     loads: Mapping[str, Record] = field(default_factory=dict)
     """Model -> its newest load that went well."""
+    saved: Record | None = None
+    """The newest change after which a container is gone and its specification is kept."""
     settings: Mapping[tuple[str, str], Record] = field(default_factory=dict)
     """(UUID of a card, action) -> the newest change of that setting that went well."""
 
@@ -46,17 +48,27 @@ def own_changes(records: tuple[Record, ...]) -> OwnChanges:
     loads: dict[str, Record] = {}
     settings: dict[tuple[str, str], Record] = {}
     undoable = ""
+    saved: Record | None = None
     for record in records:
         intent, outcome = record.intent, outcome_of(record)
         if not undoable and record.mine and not record.undo_off and not intent.undoes:
             undoable = intent.id
         if outcome is None or outcome.word not in ("done", "undone"):
             continue
+        if saved is None and not record.undone_by and saved_spec(record):
+            saved = record
         if intent.action in LOADS and outcome.word == "done" and "load_s" in outcome.figures:
             loads.setdefault(intent.target.name, record)
         if intent.action.startswith(GPU):
             settings.setdefault((intent.target.name, intent.action), record)
-    return OwnChanges(records, {one.intent.id: one for one in records}, undoable, loads, settings)
+    return OwnChanges(records, {one.intent.id: one for one in records}, undoable, loads, saved, settings)
+
+
+def saved_spec(record: Record) -> str:
+    """File of the specification from which the container can be made again; "" = none is kept."""
+    outcome = outcome_of(record)
+    undo = outcome.undo if outcome is not None else None
+    return undo.values.get("saved", "") if undo is not None and undo.action == "container.create" else ""
 
 
 def outcome_of(record: Record) -> Outcome | None:

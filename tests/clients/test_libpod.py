@@ -158,3 +158,21 @@ def test_a_stopped_container_has_the_ports_that_it_will_have_again() -> None:
     }
     (port,) = libpod.container_state(msgspec.convert(answer, Inspect), "name").ports
     assert (port.container_port, port.host_ip, port.host_port) == (8000, "127.0.0.1", 18000)
+
+
+def test_kept_old_ones_are_told_by_their_names() -> None:
+    names = (
+        "triton",
+        "triton-old-1",
+        "triton-old-12",
+        "triton-old-2",
+        "triton-old-x",
+        "my-triton-old-3",
+        "trixon-old-1",
+    )
+    listed = [libpod.Listed(id=name, names=[name], state="exited", exited_at=at) for at, name in enumerate(names, -1)]
+    kept = libpod.kept_of(listed, "triton")
+    assert [(one.name, one.since_wall) for one in kept] == [
+        ("triton-old-12", 1.0), ("triton-old-2", 2.0), ("triton-old-1", None),
+    ]  # fmt: skip
+    assert libpod.kept_of(listed, "tri.on") == ()

@@ -11,7 +11,7 @@ import pytest
 
 from console.clients import cgroup, units
 from console.clients.podman import Candidate
-from console.core.model import ContainerUsage, PodmanState, SocketTry, SourceError, UnitState
+from console.core.model import ContainerUsage, KeptContainer, PodmanState, SocketTry, SourceError, UnitState
 from console.sources import container
 from console.sources.container import ContainerSettings, ContainerSource
 from tests.clients.test_cgroup import put, v1
@@ -69,6 +69,17 @@ def test_a_running_container(libpod: FakeLibpod, tmp_path: Path) -> None:
     assert asked.count("/images/json") == 1, "images are read every minute"
     assert sum("/images/" in path for path in asked) == 2, "an image is inspected once"
     assert not [path for path in asked if path.endswith(("/version", "/info"))]
+    reader.close()
+
+
+def test_kept_old_ones_are_not_others_that_could_be_meant(libpod: FakeLibpod, tmp_path: Path) -> None:
+    listed = msgspec.json.decode((DATA / "containers.json").read_bytes())
+    old = {**listed[0], "Id": "f" * 64, "Names": ["triton-old-1"], "State": "exited", "ExitedAt": 1796035719}
+    libpod.routes["/containers/json"] = (200, msgspec.json.encode([*listed, old]))
+    reader = source(libpod, tmp_path)
+    state = reader.read()
+    assert state.kept == (KeptContainer("triton-old-1", "exited", 1796035719.0),)
+    assert set(state.others) == {"longline", "tty", "exited"}
     reader.close()
 
 

@@ -18,7 +18,7 @@ import console.tui.app as app_module
 import console.tui.widgets.dialog as dialog_module
 from console.core.changes import NOT_OURS
 from console.core.model import Event, PodmanState, UnitState
-from console.core.plan import Interrupted, Outcome, Plan, Refused
+from console.core.plan import Interrupted, Outcome, Plan, Refused, UndoSpec
 from console.tui import commands
 from console.tui.app import ConsoleApp
 from console.tui.desk import Holder, Request
@@ -594,11 +594,28 @@ async def test_a_container_that_is_gone_names_its_unit(tmp_path: Path, monkeypat
     desk = FakeDesk()
     gone = PodmanState("/run/podman/podman.sock", "rootful", unit=UnitState("triton.service", "inactive", "dead"))
     with_unit = drawn_box(container=good("container", gone))
-    for box, told in ((with_unit, "triton.service makes it anew"), (empty_box(), "there is no Triton")):
+    for box, told in (
+        (with_unit, "its unit makes it anew: systemctl start triton.service"),
+        (empty_box(), "there is no Triton"),
+    ):
         async with acting(desk, tmp_path, monkeypatch, box=box, screen="container") as (app, pilot):
             await pilot.press("o")
             assert told in notices(app)[-1]
     assert not desk.asked
+
+
+async def test_a_container_that_is_gone_is_made_again_as_it_was_kept(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
+    gone = drawn_box(container=good("container", PodmanState("/run/podman/podman.sock", "rootful")))
+    kept = Outcome("done", "triton is stopped", undo=UndoSpec("container.create", "triton", {"saved": "t-1.json"}))
+    desk = FakeDesk(STOP)
+    desk.past = (record("1", NOW - 99, kept, STOP),)
+    async with acting(desk, tmp_path, monkeypatch, box=gone, screen="container") as (app, pilot):
+        await until(pilot, lambda: app.acting.records)
+        while isinstance(app.screen, Dialog):
+            await pilot.press("escape")
+        await pilot.press("o")
+        await until(pilot, lambda: desk.asked)
+        assert desk.asked[-1] == Request("container.create", "triton", {"saved": "t-1.json"})
 
 
 async def test_pull_asks_for_the_image(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:

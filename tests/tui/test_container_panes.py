@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
-from console.core.model import ContainerState, Event, Failure, Gaps, LogLine, PodmanState, Standing
+from console.core.model import (
+    ContainerState,
+    Event,
+    Failure,
+    Gaps,
+    KeptContainer,
+    LogLine,
+    PodmanState,
+    Standing,
+    UnitState,
+)
 from console.tui.messages import TOO_FAST
 from console.tui.panes.base import View
 from console.tui.panes.container_facts import ContainerFacts
@@ -43,10 +53,56 @@ def test_the_container_as_drawn() -> None:
         "CUDA 12.4.1  TensorRT 10.0.1",
         "driver 550.90.07 ● new enough for CUDA ≥ 12.4",
         "GPU        nvidia.com/gpu=all",
-        "mode       explicit",
+        "mode       explicit: load, swap and tune possible",
         "stop       ▲ killed after 10 s, server drains 30 s",
     ):
         assert part in text
+
+
+def test_the_owner_as_drawn() -> None:
+    unit = UnitState("triton.service", "active", "running", restart="on-failure", kind="hand-written")
+    box = _with(changed(_container(), unit="triton.service", unit_origin="label PODMAN_SYSTEMD_UNIT"), unit=unit)
+    text = text_of(ContainerFacts(), view_of(box, 58))
+    assert "managed by triton.service (system, hand-written, restart" in text
+    assert "on-failure); acts go through it" in text
+    user = _with(
+        changed(_container(), unit="t.service", unit_origin="settings"), unit=UnitState("t.service", "", "", user=True)
+    )
+    assert "managed by t.service (user); acts go through it" in text_of(ContainerFacts(), view_of(user, 76))
+    other = _with(changed(_container(), unit="t.service", unit_origin="settings"), unit=None)
+    assert "managed by t.service (settings); acts go through it" in text_of(ContainerFacts(), view_of(other, 76))
+    assert "managed by no unit found" in text_of(ContainerFacts(), view_of(_with(changed(_container(), unit=None)), 76))
+
+
+@pytest.mark.parametrize(("mode", "told"), [("none", "by a restart only"), ("poll", "follows its folder by itself")])
+def test_modes_say_what_is_not_possible(mode: str, told: str) -> None:
+    text = text_of(ContainerFacts(), view_of(_with(changed(_container(), control_mode=mode)), 58))
+    assert f"mode       {mode}: no load, swap or tune" in text
+    assert told in " ".join(text.split())
+
+
+def test_one_made_with_rm_says_so() -> None:
+    assert "--rm" in text_of(ContainerFacts(), view_of(_with(changed(_container(), auto_remove=True)), 58))
+    assert "--rm" not in text_of(ContainerFacts(), view_of(_with(changed(_container(), auto_remove=False)), 58))
+
+
+def test_a_container_that_is_gone_leaves_its_unit_and_the_journal() -> None:
+    unit = UnitState("triton.service", "failed", "failed", restart="no", kind="Quadlet")
+    box = _with(None, unit=unit, last_log=("Signal (15) received.",))
+    text = text_of(ContainerFacts(), view_of(box, 90))
+    assert "its unit   triton.service: failed (failed), system, Quadlet, restart no" in text
+    assert "of its unit's journal" in text
+
+
+def test_the_kept_old_one_as_drawn() -> None:
+    kept = (KeptContainer("triton-old-2", "exited", NOW - 2 * 86400.0), KeptContainer("triton-old-1", "created"))
+    text = text_of(ContainerResources(), view_of(_with(_container(), kept=kept[:1]), 56))
+    assert "kept old   triton-old-2, stopped, 2 days: b" in text
+    text = text_of(ContainerResources(), view_of(_with(_container(), kept=kept), 58))
+    assert "2 days: b   and 1 older" in text
+    assert "kept old   triton-old-1, created: b" in text_of(
+        ContainerResources(), view_of(_with(_container(), kept=kept[1:]), 56)
+    )
 
 
 def test_an_image_that_wants_more_than_the_driver_gives() -> None:

@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator
 
 from console.core import units
-from console.core.model import ContainerState, GpuBox, PodmanState
+from console.core.model import ContainerState, GpuBox, PodmanState, UnitState
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
-from console.tui.panes.wording import labelled, not_read, paragraph, sign, wrapped
+from console.tui.panes.wording import labelled, long_age, not_read, paragraph, sign, wrapped
 from console.tui.widgets.cells import Line, Segment, cut
 from console.tui.widgets.lines import Row
 
 _CUDA = re.compile(r"\bcuda>=(\d+(?:\.\d+)?)")
 MODES = {
-    "explicit": "explicit: load and unload possible",
-    "poll": "poll: the server follows its folder by itself",
-    "none": "none: models change by a restart only",
+    "explicit": "explicit: load, swap and tune possible",
+    "poll": "poll: no load, swap or tune; it follows its folder by itself, c changes that",
+    "none": "none: no load, swap or tune; models change by a restart only, c changes that",
 }
 LAST_LINES = 6
 
@@ -47,8 +47,10 @@ def _facts(box: ContainerState, podman: PodmanState, view: View) -> Iterator[Row
     if box.state != "running":
         yield from _ended(box, view)
     started = f"   started {view.clock(box.started_wall)}" if box.started_wall else ""
-    yield labelled("id", (one_line(box.id, 12)[:12], ""), (started, ""), (f"   by {box.found_by}", "dim"))
-    yield from _owner(box, view.width)
+    # what is made with --rm vanishes with its log when it stops: worth more room than how it was found
+    last = "--rm" if box.auto_remove else f"by {box.found_by}"
+    yield labelled("id", (one_line(box.id, 12)[:12], ""), (started, ""), (f"   {last}", "dim"))
+    yield from _owner(box, podman.unit, view.width)
     yield from _image(box, view)
     yield from _driver(box, view.snapshot.gpu.value)
     cdi = ", ".join(one_line(name, 60) for name in box.cdi)
@@ -56,7 +58,7 @@ def _facts(box: ContainerState, podman: PodmanState, view: View) -> Iterator[Row
     devices = f"{count} device{'' if count == 1 else 's'}" if count else ""
     yield labelled("GPU", ("  ".join(text for text in (cdi, devices) if text) or "– no device named", ""))
     mode = MODES.get(box.control_mode or "", "? its command line does not tell")
-    yield labelled("mode", (mode, "unknown" if mode.startswith("?") else ""))
+    yield from paragraph("mode", mode, view.width, "unknown" if mode.startswith("?") else "", most=2)
     yield _stop(box)
     if podman.others:
         names = ", ".join(one_line(name, 60) for name in podman.others)
@@ -90,19 +92,25 @@ def _ended(box: ContainerState, view: View) -> Iterator[Row]:
         yield from paragraph("error", one_line(box.error), view.width, "fail", most=3)
 
 
-def _owner(box: ContainerState, width: int) -> Iterator[Row]:
+def _owner(box: ContainerState, unit: UnitState | None, width: int) -> Iterator[Row]:
+    """Its unit, what kind of one it is, and that nothing is done behind its back."""
     if box.unit is None:
         yield labelled("managed by", ("no unit found", "dim"))
         return
-    origin = f" ({one_line(box.unit_origin, 40)})" if box.unit_origin else ""
-    yield from paragraph(
-        "managed by", f"{one_line(box.unit, 80)}{origin}; start and stop it through that", width, most=2
-    )
+    about = _about(unit) if unit is not None and unit.name == box.unit else one_line(box.unit_origin or "", 40)
+    told = f" ({about})" if about else ""
+    yield from paragraph("managed by", f"{one_line(box.unit, 80)}{told}; acts go through it", width, most=2)
+
+
+def _about(unit: UnitState) -> str:
+    """`system, hand-written, restart on-failure`."""
+    restart = f"restart {one_line(unit.restart, 20)}" if unit.restart else ""
+    return ", ".join(part for part in ("user" if unit.user else "system", unit.kind or "", restart) if part)
 
 
 def _image(box: ContainerState, view: View) -> Iterator[Row]:
     name = one_line(box.image, 300).rsplit("/", 1)[-1]
-    old = f"   {_long_age(view.wall - box.image_created_wall)} old" if box.image_created_wall else ""
+    old = f"   {long_age(view.wall - box.image_created_wall)} old" if box.image_created_wall else ""
     yield labelled("image", (cut(name, max(12, view.width - 25)), ""), (old, ""))
     names = (("CUDA_VERSION", "CUDA"), ("TRT_VERSION", "TensorRT"), ("TENSORRT_VERSION", "TensorRT"))
     told = dict.fromkeys(
@@ -110,13 +118,6 @@ def _image(box: ContainerState, view: View) -> Iterator[Row]:
     )
     if told:
         yield labelled("", ("  ".join(told), ""))
-
-
-def _long_age(seconds: float) -> str:
-    days = seconds / 86400
-    if days >= 14:
-        return f"{days / 7:.0f} weeks"
-    return units.age(seconds)
 
 
 def _driver(box: ContainerState, gpus: GpuBox | None) -> Iterator[Row]:
@@ -154,7 +155,8 @@ def _stop(box: ContainerState) -> Row:
 def _last_lines(podman: PodmanState, width: int) -> Iterator[Row]:
     if not podman.last_log:
         return
-    yield labelled("last lines", ("its last words", "dim"))
+    whose = "its last words" if podman.container is not None else "of its unit's journal: its own log is gone with it"
+    yield labelled("last lines", (whose, "dim"))
     for line in podman.last_log[-LAST_LINES:]:
         yield from paragraph("", one_line(line), width, most=2, cells=2)
 
@@ -170,6 +172,9 @@ def _none(podman: PodmanState, width: int) -> Iterator[Row]:
         yield from (Row(((f"      {line}", "dim"),)) for line in told)
     if not podman.tried:
         yield Row((("  no socket was looked for", "dim"),))
+    if podman.unit is not None:
+        state = f"{one_line(podman.unit.active, 20)} ({one_line(podman.unit.sub, 20)})"
+        yield from paragraph("its unit", f"{one_line(podman.unit.name, 80)}: {state}, {_about(podman.unit)}", width)
     if found:
         images = ", ".join(one_line(name, 120).rsplit("/", 1)[-1] for name in podman.images)
         yield from paragraph("images", images or "no Triton image", width, most=3)

@@ -9,7 +9,7 @@ from console.core.model import ContainerState, PodmanState, PortMapping, Snapsho
 from console.core.text import one_line
 from console.core.triton_command import flag_value, model_repositories, mount_of
 from console.tui.panes.base import Pane, View
-from console.tui.panes.wording import labelled, not_read, paragraph, sign
+from console.tui.panes.wording import labelled, long_age, not_read, paragraph, sign
 from console.tui.widgets.cells import Line, left
 from console.tui.widgets.lines import Row
 
@@ -36,7 +36,8 @@ class ContainerResources(Pane):
         if podman.container is not None:
             made += [*_usage(podman.container, snapshot), *_ports(podman.container, view.width)]
             made += [*_models(podman.container, snapshot, view.width), *_limits(podman.container)]
-        return [*made, _socket(podman)]
+        made += [*_kept(podman, view), _socket(podman)]
+        return [*made, *(_mounts(podman.container) if podman.container is not None else ())]
 
 
 def _usage(box: ContainerState, snapshot: Snapshot) -> Iterator[Row]:
@@ -104,6 +105,12 @@ def _models(box: ContainerState, snapshot: Snapshot, width: int) -> Iterator[Row
     repository = snapshot.repository.value
     if repository is not None and repository.disk_free is not None:
         yield labelled("", (f"{units.size(repository.disk_free)} free", ""))
+
+
+def _mounts(box: ContainerState) -> Iterator[Row]:
+    """Other mounts than that of the models."""
+    named = model_repositories(box.command, box.mounts)
+    mount = mount_of(named[0][0], box.mounts) if named else None
     others = [one for one in box.mounts if one is not mount]
     for one in others[:MOST_MOUNTS]:
         yield labelled("mount", (f"{one_line(one.source, 80)} → {one_line(one.target, 80)}", "dim"))
@@ -121,6 +128,17 @@ def _limit(name: str, value: str) -> str:
     """Byte limits in the unit that fits."""
     sized = name.lower().removeprefix("rlimit_") in ("stack", "memlock") and value.isdecimal()
     return units.size(int(value)) if sized else one_line(value, 40)
+
+
+def _kept(podman: PodmanState, view: View) -> Iterator[Row]:
+    """`triton-old-1, stopped, 2 days: b`."""
+    if not podman.kept:
+        return
+    newest, others = podman.kept[0], len(podman.kept) - 1
+    state = "stopped" if newest.state == "exited" else one_line(newest.state, 20)
+    since = f", {long_age(view.wall - newest.since_wall)}" if newest.since_wall else ""
+    more = f"   and {others} older" if others else ""
+    yield labelled("kept old", (f"{one_line(newest.name, 60)}, {state}{since}: ", ""), ("b", "key"), (more, "dim"))
 
 
 def _socket(podman: PodmanState) -> Row:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
+from console.core import units
 from console.core.model import Asked, Failure, Reading, Sign
 from console.core.text import one_line
 from console.tui.signs import SIGN_STYLES, SIGNS
@@ -71,6 +72,14 @@ def paragraph(label: str, text: str, width: int, style: str = "", *, most: int =
     """A label with text over as many lines as it takes."""
     lines = wrapped(text, width - cells, most=most)
     return [labelled(label if not number else "", (line, style), cells=cells) for number, line in enumerate(lines)]
+
+
+def long_age(seconds: float) -> str:
+    """`5 weeks`, `2 days`, `40 m`: for what is looked at once in a while."""
+    days = seconds / 86400
+    if days >= 14:
+        return f"{days / 7:.0f} weeks"
+    return f"{days:.0f} days" if days >= 2 else units.age(seconds)
 
 
 def failed(failure: Failure, width: int, value: Sign = "unknown") -> list[Row]:
