@@ -14,6 +14,8 @@ LOCK = paths.LOCK.with_name("gpuconsole-lab-tests.lock")
 TURN = paths.LOCK.with_name("gpuconsole-lab-turn.lock")
 """Held by who waits to be alone: without it, users that overlap one another would keep him waiting for ever."""
 WAIT_S = 90.0
+TURN_S = 30.0
+"""So long those that come later let him go first: somebody may have the lab for an hour, by hand."""
 
 _held = 0
 """Blocks that this process is within."""
@@ -56,7 +58,11 @@ def _taken(kind: int) -> contextlib.ExitStack:
         return held  # not root: such a test can only read, and finds out what is there
     try:
         deadline = time.monotonic() + WAIT_S
-        _wait(turn, kind, deadline)
+        if kind == fcntl.LOCK_SH:
+            with contextlib.suppress(BusyError):
+                _wait(turn, kind, time.monotonic() + TURN_S)
+        else:
+            _wait(turn, kind, deadline)
         _wait(lock, kind, deadline)
     except BusyError:
         held.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import sys
 from pathlib import Path
 from tests.lab import lock
 lock.LOCK, lock.TURN = Path(sys.argv[1]), Path(sys.argv[2])
-lock.WAIT_S = float(sys.argv[4])
+lock.WAIT_S = lock.TURN_S = float(sys.argv[4])
 try:
     with getattr(lock, sys.argv[3])():
         print("has it", flush=True)
@@ -69,14 +71,31 @@ def test_many_side_by_side_and_nobody_beside_one_alone() -> None:
 def test_who_waits_to_be_alone_comes_before_those_that_come_later() -> None:
     with lock.shared():
         waits = Other("alone")
-        said = ""
-        while said != "busy":
-            late = Other("shared", 0.0)
-            said = late.says()
-            late.end()
+        _until_turn_is_taken()
+        later = Other("shared")
         with lock.shared():
             pass
     assert waits.says() == "has it"
     waits.end()
+    assert later.says() == "has it"
+    later.end()
+
+
+def test_who_waits_in_vain_keeps_the_others_out_for_a_while_only() -> None:
     with lock.shared():
-        pass
+        waits = Other("alone")
+        _until_turn_is_taken()
+        later = Other("shared", 0.3)
+        assert later.says() == "has it"
+        later.end()
+    waits.end()
+
+
+def _until_turn_is_taken() -> None:
+    while True:
+        with lock.TURN.open("a") as turn:
+            try:
+                fcntl.flock(turn, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+        time.sleep(0.01)
