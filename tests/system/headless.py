@@ -39,7 +39,8 @@ class Taken(msgspec.Struct):
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """The environment of a user with no settings and none of this machine's cards or containers in it."""
-    left_out = ("GPUCONSOLE_", "LC_", "CONTAINER", "XDG_", "LD_LIBRARY_PATH")
+    # COLUMNS and LINES, which a parallel test run sets, would go before the size of the terminal.
+    left_out = ("GPUCONSOLE_", "LC_", "CONTAINER", "XDG_", "LD_LIBRARY_PATH", "COLUMNS", "LINES")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     return {**kept, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm-256color", **more}
 
