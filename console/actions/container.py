@@ -1,4 +1,4 @@
-"""The container's own keys: start, stop, restart, reload, remove, back to the kept one, and pulling an image.
+"""Start, stop and restart a container.
 
 One that a systemd unit owns is started and stopped through that unit: behind systemd's back it would come again, or
 stay away from the unit's point of view. One made with `--rm` vanishes when it stops, so its specification is kept
@@ -8,18 +8,15 @@ first, in a private file that `container.create` can read again.
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from collections.abc import Mapping
 from typing import ClassVar
 
-from msgspec.structs import replace
-
-from console.actions import powering, saved_specs, spec_changes
+from console.actions import powering, saved_specs
 from console.actions.base import Action, Run
 from console.actions.box import Box
 from console.actions.container_spec import captured
-from console.actions.outage import Outage, live_only, outage, stop_words
+from console.actions.outage import outage, stop_words
 from console.actions.target import (
     ContainerView,
     another_words,
@@ -30,9 +27,6 @@ from console.actions.target import (
     models_words,
 )
 from console.clients import host
-from console.clients.podman_control import PodmanControl
-from console.clients.triton import model_path
-from console.clients.triton_control import TritonControl, find_route
 from console.core.model import ContainerState, SourceError
 from console.core.plan import (
     Check,
@@ -44,9 +38,7 @@ from console.core.plan import (
     Target,
     Tick,
     UndoSpec,
-    Way,
 )
-from console.core.text import one_line
 
 TIMEOUT = Field("timeout", "seconds that it gets to stop before it is killed", "int", low=0, high=86400, unit="s")
 LONGER = Field("longer", "give it the stop_timeout of [actions], as its own is shorter than Triton drains", "bool")
@@ -446,327 +438,6 @@ def _ready_again(
         return Outcome("done", f"{state.name} restarted: {ready.words}", left=left, figures=figures)
     going = "" if ready.ended else "Triton may still be loading: see Models and its log"
     return Outcome("failed", f"{state.name} restarted, but {ready.words}", ready.lines, None, left, going, figures)
-
-
-class Reload(Restart):
-    """Load all models again: in place where the control mode is explicit, else by a restart."""
-
-    NAME = "container.reload"
-    FIELDS = (*Restart.FIELDS, Field("way", "how", "choice", ("load", "restart")))
-    PHASES = ("note", "load", "stop", "start", "ready")
-
-    def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
-        name = chosen_name(box, target)
-        with ContainerView(box, name) as view:
-            state = view.known()
-            seen = outage(box, view, state)
-            route = _route_words(view, seen)
-            kept = live_only(box, view, seen.ready, "kept") if seen.ready else ()
-        refused = _no_loads(state, seen)
-        way = values.get("way") or ("restart" if refused else "load")
-        ways = (
-            Way(
-                "load",
-                "load each model in place",
-                "nothing stops: the old copy serves until the new one is READY",
-                "0 s",
-                refused,
-            ),
-            Way("restart", "restart the container", "connection refused", _gap_words(seen)),
-        )
-        if way == "restart":
-            restart = super().plan(box, name, {key: value for key, value in values.items() if key != "way"})
-            why = (f"not in place: {refused}",) if refused else ()
-            return replace(
-                restart,
-                action=self.NAME,
-                title=title("Reload (by a restart) all models of", state),
-                values={**restart.values, "way": way},
-                ways=ways,
-                way=way,
-                effects=(*why, *restart.effects),
-            )
-        return Plan(
-            action=self.NAME,
-            target=Target("container", name, identity(state)),
-            values={**values, "way": way},
-            title=title("Reload all models of", state),
-            yes="Reload",
-            danger="caution",
-            note="reload",
-            checks=(*seen.checks, *route),
-            ways=ways,
-            way=way,
-            steps=(
-                Step("note", "note what is READY", "nothing is changed"),
-                Step(
-                    "load",
-                    f"load {len(_names(seen.ready))} models from disk, one after the other",
-                    "the old copy of that model serves on",
-                    tuple(f"POST /v2/repository/models/{one}/load" for one in _names(seen.ready)[:5]),
-                ),
-                Step("ready", "look whether all that was READY is READY", "told"),
-            ),
-            effects=(
-                "requests in flight end on the old copy of their model",
-                "during its load a model needs memory for both copies",
-                "Triton loads anew what is newer on disk than what it serves; for the rest it answers at once",
-                *kept,
-            ),
-            by_hand=tuple(
-                shlex.join(("curl", "-X", "POST", f"{view.address().url}/v2/repository{model_path(one)[3:]}/load"))
-                for one in _names(seen.ready)[:5]
-            ),
-            undo="not undone: put the files back as they were and reload",
-            limit=max(1, len(_names(seen.ready))) * box.settings.actions.load_timeout,
-            refused=refused if seen.running else f"it does not run (it is {state.state}): start it",
-            wall=time.time(),
-        )
-
-    def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        if plan.values.get("way") != "load":
-            return super().run(box, plan, run)
-        with ContainerView(box, plan.target.name) as view:
-            with run.phase("note", "note what is READY"):
-                wanted = noted(view, run)
-            return _loaded_all(box, view, wanted, run)
-
-    def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
-        if plan.values.get("way") != "load":
-            return super().interrupted(box, plan, journal)
-        if other := other_here(box, plan):
-            return (other, "", "")
-        return ("some models are loaded anew, others are not; all serve", "load all of them", "")
-
-    def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        return self.run(box, plan, run) if plan.values.get("way") == "load" else super().finish(box, plan, run)
-
-
-def _names(ready: frozenset[tuple[str, str]]) -> list[str]:
-    return sorted({name for name, _ in ready})
-
-
-def _no_loads(state: ContainerState, seen: Outage) -> str:
-    """Why models cannot be loaded in place; "" = they can."""
-    if seen.silent:
-        return f"Triton does not answer: {seen.silent}"
-    if state.control_mode != "explicit":
-        return f"its control mode is {state.control_mode or 'not known'}: loads are refused"
-    return ""
-
-
-def _gap_words(seen: Outage) -> str:
-    return "not known" if seen.gap_s is None else f"≈ {seen.gap_s:.0f} s"
-
-
-def _route_words(view: ContainerView, seen: Outage) -> tuple[Check, ...]:
-    if seen.silent or not seen.running:
-        return ()
-    try:
-        route = find_route(view.address())
-    except SourceError as error:
-        return (Check("unknown", f"how loads would be sent is not known: {error.message}"),)
-    if route.name == "gRPC":
-        return (Check("ok", "loads go by gRPC: no client of another model stalls"),)
-    return (Check("warn", "loads go by HTTP: clients on kept connections may stall while a model loads"),)
-
-
-def _loaded_all(box: Box, view: ContainerView, wanted: frozenset[tuple[str, str]], run: Run) -> Outcome:
-    box.changing()
-    control = TritonControl(view.address())
-    failed: list[str] = []
-    with run.phase("load", f"load {len(_names(wanted))} models"):
-        for number, name in enumerate(_names(wanted), 1):
-            if run.cancelled.is_set():
-                failed.append(f"stopped by the operator before {one_line(name, 80)}")
-                break
-            run.note(f"{number} of {len(_names(wanted))}: {one_line(name, 80)}")
-            try:
-                control.load(name, None, box.settings.actions.load_timeout)
-            except SourceError as error:
-                failed.append(f"{one_line(name, 80)}: {one_line(error.message, 300)}")
-    with run.phase("ready", "look whether all that was READY is READY"):
-        ready = powering.wait_ready(box, view, wanted, run, READY_AFTER_LOADS)
-    left = identity(view.state())
-    lines = (*failed, *(() if ready.good else ready.lines))
-    if failed or not ready.good:
-        missing = "" if ready.good else f"; {ready.words}"
-        return Outcome(
-            "failed", f"{len(failed)} of {len(_names(wanted))} models were not loaded anew{missing}", lines, None, left
-        )
-    return Outcome("done", f"{len(_names(wanted))} models were loaded anew; {ready.words}", (), None, left)
-
-
-READY_AFTER_LOADS = 30.0
-"""Seconds: a load's answer comes when the model is READY; ensembles that it took along follow."""
-
-
-class Remove(ContainerAction):
-    """Remove a container that does not run; what it was made of is kept, so that it can be made again."""
-
-    NAME = "container.remove"
-    PHASES = ("keep", "remove")
-
-    def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
-        name = chosen_name(box, target)
-        with ContainerView(box, name) as view:
-            state = view.known()
-            missing = captured(view).not_captured
-        refused = f"it is {state.state}: stop it first" if is_running(state) else ""
-        if state.unit and not refused:
-            refused = f"it belongs to {state.unit}, which makes it anew at each start: disable the unit instead"
-        return Plan(
-            action=self.NAME,
-            target=Target("container", name, identity(state)),
-            values=dict(values),
-            title=title("Remove", state),
-            yes="Remove",
-            danger="danger",
-            checks=managed(state),
-            steps=(
-                Step("keep", "keep its specification in the console's state folder", "nothing is removed"),
-                Step("remove", "remove it", "it is still there", (f"DELETE /containers/{name}",)),
-            ),
-            effects=("its log and whatever was written inside it are lost", *missing),
-            by_hand=(f"podman rm {name}",),
-            undo="create it again from the kept specification (stopped); its log does not come back",
-            refused=refused,
-            wall=time.time(),
-        )
-
-    def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        name = plan.target.name
-        with ContainerView(box, name) as view:
-            state = view.known()
-            with run.phase("keep", "keep its specification"):
-                saved = saved_specs.save(box, view)
-                run.keep(spec=saved)
-            with run.phase("remove", f"remove {name}"):
-                control = box.podman()
-                try:
-                    control.remove(state.id)
-                finally:
-                    control.close()
-            left = identity(view.state())
-        undo = UndoSpec("container.create", name, {"saved": saved, "start": "false"}, f"create {name} again")
-        return Outcome("done", f"{name} is removed", (), undo, left)
-
-    def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
-        if other := other_here(box, plan):
-            return (other, "", "")
-        with ContainerView(box, plan.target.name) as view:
-            there = view.state() is not None
-        return ("it is still there", "remove it", "") if there else ("it is removed", "", "create it again")
-
-    def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        return self.run(box, plan, run)
-
-    def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        with run.phase("remove", "create it again"):
-            saved_specs.create_again(box, plan.target.name, run.kept().get("spec", ""))
-        return Outcome("undone", f"{plan.target.name} is there again, stopped")
-
-
-class Pull(Action):
-    """Pull an image; running containers keep the one that they were made from."""
-
-    NAME = "image.pull"
-    TARGET = "image"
-    FIELDS = (Field("tls_verify", "false for a registry without a good certificate", "bool"),)
-    PHASES = ("pull",)
-
-    def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
-        reference = spec_changes.image(target.strip())
-        here = image_state(box, reference)
-        insecure = values.get("tls_verify") == "false"
-        return Plan(
-            action=self.NAME,
-            target=Target("image", reference, here),
-            values=dict(values),
-            title=f"Pull {reference} on {host.hostname()}",
-            yes="Pull",
-            danger="safe",
-            checks=(_image_check(here),),
-            steps=(
-                Step("pull", "pull it layer by layer", "what was there stays", (f"POST /images/create {reference}",)),
-            ),
-            effects=(
-                "no container is touched: a running one keeps its image until it is recreated",
-                "no bytes are told for a registry without TLS" if insecure else "the bytes of each layer are told",
-            ),
-            by_hand=(f"podman pull{' --tls-verify=false' if insecure else ''} {reference}",),
-            undo="not undone: `podman rmi` removes an image that nothing uses",
-            limit=24 * 3600.0,
-            wall=time.time(),
-        )
-
-    def state(self, box: Box, target: Target) -> Mapping[str, str]:
-        return image_state(box, target.name)
-
-    def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        control = box.podman()
-        try:
-            with run.phase("pull", f"pull {plan.target.name}"):
-                stopped = _pull(control, plan.target.name, plan.values.get("tls_verify") != "false", run)
-        finally:
-            control.close()
-        if stopped:
-            return Outcome("undone", "stopped by the operator; layers already pulled are kept for the next try")
-        return Outcome("done", f"{plan.target.name} is here", left=image_state(box, plan.target.name))
-
-    def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
-        here = image_state(box, plan.target.name)
-        return ("the image is " + here["image"], "pull it", "")
-
-    def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        return self.run(box, plan, run)
-
-
-def image_state(box: Box, reference: str) -> dict[str, str]:
-    """Which image has this name now."""
-    from console.clients.podman import Podman
-
-    client = Podman(box.podman_url)
-    try:
-        found = client.image_id(reference)
-    finally:
-        client.close()
-    return {"image": found[:12] if found else "not here"}
-
-
-def _image_check(here: Mapping[str, str]) -> Check:
-    if here["image"] == "not here":
-        return Check("note", "no image of this name is here yet")
-    return Check("note", f"an image of this name is here ({here['image']}): a newer one takes its name")
-
-
-def _pull(control: PodmanControl, reference: str, tls_verify: bool, run: Run) -> bool:
-    """True when the operator stopped it."""
-    layers: dict[str, tuple[int, int | None]] = {}
-    done: set[str] = set()
-    told = 0.0
-    for progress in control.pull(reference, tls_verify=tls_verify):
-        if run.cancelled.is_set():
-            return True
-        if progress.layer and progress.current is not None:
-            layers[progress.layer] = (progress.current, progress.total)
-        if progress.layer and "complete" in progress.status.lower():
-            done.add(progress.layer)
-        if time.monotonic() - told > powering.TELL_EVERY:
-            told = time.monotonic()
-            run.note(_pull_words(layers, done, progress.status))
-    return False
-
-
-def _pull_words(layers: Mapping[str, tuple[int, int | None]], done: set[str], status: str) -> str:
-    from console.core import units
-
-    if not layers:
-        return f"{len(done)} layers complete; {one_line(status, 100)}"
-    current = sum(pair[0] for pair in layers.values())
-    total = sum(pair[1] or 0 for pair in layers.values())
-    of = f" of {units.size(total)}" if total >= current else ""
-    return f"{units.size(current)}{of} in {len(layers)} layers, {len(done)} complete"
 
 
 def _through(box: Box, state: ContainerState, verb: str) -> str:

@@ -140,7 +140,7 @@ def _refused(state: ContainerState, new: Body, checks: Sequence[Check]) -> str:
 
 def _image_moved(old: Body, state: ContainerState, box: Box) -> tuple[Check, ...]:
     """A pulled image takes its tag away from the one that runs."""
-    from console.actions.container import image_state
+    from console.actions.image_pull import image_state
 
     now = image_state(box, old["image"])["image"]
     if now in ("not here", state.image_id[:12]):

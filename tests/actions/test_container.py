@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from console.actions.box import Box
-from console.actions.container import Pull, Reload, Remove, Restart, Start, Stop
+from console.actions.container import Restart, Start, Stop
+from console.actions.container_reload import Reload
+from console.actions.container_remove import Remove
+from console.actions.image_pull import Pull
 from console.actions.recreate import Create
 from console.clients.files import private_folder
 from console.core.plan import Refused, WrongInput

@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 
 from console.actions.box import Box
-from console.actions.container import Remove, Restart, Start, Stop
+from console.actions.container import Restart, Start, Stop
+from console.actions.container_remove import Remove
 from console.actions.recreate import Back, Create, Recreate
 from console.clients.files import private_folder
 from console.clients.podman_control import PodmanControl, PodmanRefusal

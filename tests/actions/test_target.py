@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from console.actions.box import Box, BoxSpec
-from console.actions.container import Pull, Reload, Remove, Restart, Start, Stop, noted, parsed_models
+from console.actions.container import Restart, Start, Stop, noted, parsed_models
+from console.actions.container_reload import Reload
+from console.actions.container_remove import Remove
+from console.actions.image_pull import Pull
 from console.actions.recreate import Create
 from console.config import Podman, Settings
 from console.core.plan import Refused, WrongInput

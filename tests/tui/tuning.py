@@ -119,6 +119,9 @@ class FakeDesk:
     def records(self) -> tuple[Record, ...]:
         return self.past
 
+    def stamp(self) -> object:
+        return len(self.past)
+
     def interrupted(self) -> tuple[Any, ...]:
         return ()
 
