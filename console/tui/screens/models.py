@@ -28,10 +28,10 @@ KEYS = (
     ("models.reload", ""),
     ("models.back", ""),
     ("models.tune", ""),
-    ("models.ask", ""),
-    ("models.keep", ""),
+    ("models.ask", "ask"),
     ("models.diff", ""),
     ("models.trace", ""),
+    ("models.keep", ""),
     ("copy", "copy name"),
     ("log", "its log"),
 )
