@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-import socket
 import time
 from collections.abc import Mapping
 
@@ -59,7 +58,7 @@ class BatchingSet(Action):
             action=self.NAME,
             target=Target("model", found.name, state_of(found)),
             values=given,
-            title=f"{found.name} {_versions(found)}: {_words(found.live, new, names)} on {socket.gethostname()}",
+            title=f"{found.name} {_versions(found)}: {_words(found.live, new, names)} on {box.host}",
             yes="Apply",
             danger="safe" if in_place else "caution",
             note="in place" if in_place else "one full reload",

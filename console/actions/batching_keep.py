@@ -7,7 +7,6 @@ says what is served, does nothing, and ends the override: disk = live. The pinne
 from __future__ import annotations
 
 import secrets
-import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,7 +52,7 @@ class BatchingKeep(Action):
             action=self.NAME,
             target=Target("model", found.name, state_of(found)),
             values={},
-            title=f"Keep {found.name}'s {fields or 'batching'} on disk, {socket.gethostname()}",
+            title=f"Keep {found.name}'s {fields or 'batching'} on disk, {box.host}",
             yes="Write",
             danger="safe",
             checks=_checks(found),

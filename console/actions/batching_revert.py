@@ -8,7 +8,6 @@ loaded as an override again, with the versions pinned that serve now.
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import Mapping
 
@@ -57,7 +56,7 @@ class BatchingRevert(Action):
             action=self.NAME,
             target=Target("model", found.name, state_of(found)),
             values={"record": record.id},
-            title=f"{found.name} back{f' from {record.text}' if record.text else ''} on {socket.gethostname()}",
+            title=f"{found.name} back{f' from {record.text}' if record.text else ''} on {box.host}",
             yes="Revert",
             danger="safe" if in_place else "caution",
             note="in place" if in_place else "one full reload",

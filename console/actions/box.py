@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from console.clients import host
 from console.clients.triton import Http, Limits, TritonAddress, server_http
 from console.config import Settings
 from console.core.golden import Golden
@@ -78,6 +79,11 @@ class Box:
         """Let all connections go."""
         self._finder.close()
         self._finder_open = False
+
+    @property
+    def host(self) -> str:
+        """The box's name, as plans say it; a simulated one has its own."""
+        return host.hostname(self.root)
 
     # --------------------------------------------------------------------------------------------------------- looks
 

@@ -26,7 +26,6 @@ from console.actions.target import (
     is_running,
     models_words,
 )
-from console.clients import host
 from console.core.model import ContainerState, SourceError
 from console.core.plan import (
     Check,
@@ -78,9 +77,9 @@ def stop_seconds(box: Box, state: ContainerState, values: Mapping[str, str]) -> 
     return (better if on else own), (Tick("longer", text, on),)
 
 
-def title(verb: str, state: ContainerState) -> str:
+def title(box: Box, verb: str, state: ContainerState) -> str:
     """`Stop container triton on infer-01`."""
-    return f"{verb} container {state.name} on {host.hostname()}"
+    return f"{verb} container {state.name} on {box.host}"
 
 
 def unit_words(box: Box, state: ContainerState, verb: str) -> str:
@@ -120,7 +119,7 @@ class Start(ContainerAction):
             action=self.NAME,
             target=Target("container", name, identity(state)),
             values=dict(values),
-            title=title("Start", state),
+            title=title(box, "Start", state),
             yes="Start",
             danger="safe",
             checks=(*managed(state), *_ports_free(box, state)),
@@ -204,7 +203,7 @@ class Stop(ContainerAction):
             action=self.NAME,
             target=Target("container", name, identity(state)),
             values={**values, "timeout": str(seconds)},
-            title=title("Stop", state),
+            title=title(box, "Stop", state),
             yes="Stop",
             danger="danger",
             note="a gap",
@@ -315,7 +314,7 @@ class Restart(ContainerAction):
             action=self.NAME,
             target=Target("container", name, identity(state)),
             values={**values, "timeout": str(seconds)},
-            title=title("Restart", state),
+            title=title(box, "Restart", state),
             yes="Restart",
             danger="danger",
             note="a gap",

@@ -66,7 +66,7 @@ class Reload(Restart):
             return replace(
                 restart,
                 action=self.NAME,
-                title=title("Reload (by a restart) all models of", state),
+                title=title(box, "Reload (by a restart) all models of", state),
                 values={**restart.values, "way": way},
                 ways=ways,
                 way=way,
@@ -76,7 +76,7 @@ class Reload(Restart):
             action=self.NAME,
             target=Target("container", name, identity(state)),
             values={**values, "way": way},
-            title=title("Reload all models of", state),
+            title=title(box, "Reload all models of", state),
             yes="Reload",
             danger="caution",
             note="reload",

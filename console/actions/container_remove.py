@@ -44,7 +44,7 @@ class Remove(ContainerAction):
             action=self.NAME,
             target=Target("container", name, identity(state)),
             values=dict(values),
-            title=title("Remove", state),
+            title=title(box, "Remove", state),
             yes="Remove",
             danger="danger",
             checks=managed(state),

@@ -20,11 +20,11 @@ from typing import IO
 
 from msgspec import Struct
 
-import console
 from console.actions import journal as journals
 from console.actions.box import READ_ONLY, BoxSpec
 from console.actions.journal import Ended, Journal, Request
 from console.actions.who import operator, user_name
+from console.clients.aside import environment
 from console.core.plan import UNAUDITED, JournalLine, Operator, Outcome, Plan, Refused
 
 START_WITHIN = 30.0
@@ -174,7 +174,7 @@ def _launch(journal: Journal) -> None:
 def _process(journal: Journal, words: list[str]) -> subprocess.Popen[bytes]:
     with _private_log(journal.log) as log:
         return subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=_environment()
+            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment()
         )
 
 
@@ -191,15 +191,6 @@ def _began(journal: Journal, process: subprocess.Popen[bytes]) -> bool:
     process.wait()
     # One that came just then was killed at work: its journal says so, and no second one may follow it there.
     return bool(journal.lines())
-
-
-def _environment() -> dict[str, str]:
-    """Ours; run from a checkout, the runner must find the same one."""
-    home = str(Path(console.__file__).resolve().parents[1])
-    if "site-packages" in home or "dist-packages" in home:
-        return dict(os.environ)
-    paths = [home, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def _private_log(path: Path) -> IO[bytes]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import os
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -109,8 +108,7 @@ class GpuSetting(Action):
             action=self.NAME,
             target=Target("gpu", card.uuid or "", {"uuid": card.uuid or "", self.field.name: before}),
             values={self.field.name: wanted},
-            title=f"{self.WHAT.capitalize()} {self.shown(before)} → {self.shown(wanted)}, {name} on "
-            f"{socket.gethostname()}",
+            title=f"{self.WHAT.capitalize()} {self.shown(before)} → {self.shown(wanted)}, {name} on {box.host}",
             yes="Set",
             danger=self.danger(card, wanted),
             checks=(

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from console.actions import powering, spec_changes
 from console.actions.base import Action, Run
 from console.actions.box import Box
-from console.clients import host
 from console.clients.podman_control import PodmanControl
 from console.core.plan import (
     Check,
@@ -38,7 +37,7 @@ class Pull(Action):
             action=self.NAME,
             target=Target("image", reference, here),
             values=dict(values),
-            title=f"Pull {reference} on {host.hostname()}",
+            title=f"Pull {reference} on {box.host}",
             yes="Pull",
             danger="safe",
             checks=(_image_check(here),),

@@ -43,7 +43,7 @@ class LoadAll(Action):
             action=self.NAME,
             target=Target("server", where, self.state(box, Target("server", where))),
             values={"route": values.get("route") or "auto"},
-            title=title("Load", seen, f"all {len(names)} models that are not served"),
+            title=title(box, "Load", seen, f"all {len(names)} models that are not served"),
             yes="Load all",
             danger="caution",
             checks=() if refused else control_checks(seen),

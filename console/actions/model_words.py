@@ -16,7 +16,7 @@ from console.actions.model_look import (
     taken,
 )
 from console.actions.swap_spec import listed
-from console.clients import host, triton_config
+from console.clients import triton_config
 from console.clients.triton import model_path
 from console.clients.triton_config import specific
 from console.clients.triton_control import TritonControl
@@ -38,10 +38,10 @@ def route_of(values: Mapping[str, str]) -> str:
     return "" if told == "auto" else told
 
 
-def title(verb: str, seen: ModelLook, what: str) -> str:
+def title(box: Box, verb: str, seen: ModelLook, what: str) -> str:
     """`Load rank 2 on infer-01, container triton`."""
     where = f", container {seen.container.name}" if seen.container is not None else ""
-    return f"{verb} {what} on {host.hostname()}{where}"
+    return f"{verb} {what} on {box.host}{where}"
 
 
 def control_checks(seen: ModelLook) -> tuple[Check, ...]:

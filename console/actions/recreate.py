@@ -21,7 +21,7 @@ from console.actions.preflight import first_failure, preflight
 from console.actions.replacing import Facts, Replacement
 from console.actions.service_rights import service_limits
 from console.actions.target import ContainerView, another_words, chosen_name, identity, is_running, plain_name
-from console.clients import cdi, host, libpod
+from console.clients import cdi, libpod
 from console.core.model import ContainerState, SourceError
 from console.core.plan import Check, Field, JournalLine, Outcome, Plan, Refused, Step, Target, UndoSpec, WrongInput
 from console.core.text import one_line
@@ -49,7 +49,7 @@ class Recreate(ContainerAction):
             action=self.NAME,
             target=Target("container", name, identity(state)),
             values=dict(values),
-            title=title("Recreate", state),
+            title=title(box, "Recreate", state),
             yes="Recreate",
             danger="danger",
             note="a gap",
@@ -230,7 +230,7 @@ class Back(ContainerAction):
             action=self.NAME,
             target=Target("container", name, {**identity(state), "kept": kept.name, "kept_id": kept.id[:12]}),
             values={**values, "kept": kept.name},
-            title=f"Back to {kept.name} on {host.hostname()}, container {name}",
+            title=f"Back to {kept.name} on {box.host}, container {name}",
             yes="Go back",
             danger="danger",
             note="a gap" if running else "",
@@ -361,7 +361,7 @@ class Create(ContainerAction):
             action=self.NAME,
             target=Target("container", name, {"container": "absent"}),
             values=dict(values),
-            title=f"Create container {name} on {host.hostname()}",
+            title=f"Create container {name} on {box.host}",
             yes="Create",
             danger="safe",
             checks=checks,

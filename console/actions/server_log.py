@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from console.actions.base import Action, Run
 from console.actions.box import Box
-from console.clients import host
 from console.core.model import SourceError
 from console.core.plan import Check, Field, JournalLine, Outcome, Plan, Step, Target
 
@@ -41,7 +40,7 @@ class Verbose(Action):
             action=self.NAME,
             target=Target("server", url, {"verbosity": str(before)}),
             values={"level": str(level), "minutes": str(minutes)},
-            title=f"Log verbosity {before} → {level} for {minutes} min on {host.hostname()}",
+            title=f"Log verbosity {before} → {level} for {minutes} min on {box.host}",
             yes="Raise",
             danger="safe",
             checks=(Check("ok", f"verbosity now {before}"),),

@@ -18,7 +18,6 @@ from console.actions.box import Box
 from console.actions.container import ContainerAction
 from console.actions.target import ContainerView, chosen_name, identity, is_running
 from console.actions.who import operator
-from console.clients import host
 from console.core import units
 from console.core.plan import UNAUDITED, Check, Outcome, Plan, Refused, Step, Target
 
@@ -54,7 +53,7 @@ class Shell(ContainerAction):
             action=self.NAME,
             target=Target("container", name, identity(state)),
             values=dict(values),
-            title=f"Shell inside container {name} on {host.hostname()}",
+            title=f"Shell inside container {name} on {box.host}",
             yes="Enter",
             danger="caution",
             note="by hand from there",

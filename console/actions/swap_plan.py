@@ -13,7 +13,6 @@ from console.actions.box import Box
 from console.actions.model_look import ModelLook, gpu_free, load_seconds, mode_refusal, route_check, taken
 from console.actions.model_probe import Probe
 from console.actions.swap_spec import WHOLE_CARD, listed, probe_kind, spec_of, warmup_of
-from console.clients import host
 from console.clients.triton import model_path
 from console.core import units
 from console.core.golden import Golden
@@ -124,7 +123,7 @@ class SwapPlan:
             action=action,
             target=seen.target(),
             values=self.values,
-            title=f"Swap {seen.name} {seen.served or '–'} → {self.new} on {host.hostname(self.box.root)}{where}",
+            title=f"Swap {seen.name} {seen.served or '–'} → {self.new} on {self.box.host}{where}",
             yes="Swap",
             danger="danger" if gap else "caution",
             note="a gap" if gap else "",

@@ -17,7 +17,7 @@ import msgspec
 
 from console.actions.base import Action, Run
 from console.actions.box import Box
-from console.clients import host, podman_archive
+from console.clients import podman_archive
 from console.clients.triton import model_path
 from console.clients.triton_settings import TraceSetting
 from console.core import trace, triton_command
@@ -60,7 +60,7 @@ class Trace(Action):
             action=self.NAME,
             target=Target("model", model, _facts(before)),
             values={"count": str(count), "seconds": str(seconds)},
-            title=f"Trace the next {count} requests of {one_line(model, 80)} on {host.hostname()}",
+            title=f"Trace the next {count} requests of {one_line(model, 80)} on {box.host}",
             yes="Trace",
             danger="safe",
             checks=(

@@ -18,7 +18,7 @@ from console.actions.base import Action, Run
 from console.actions.box import Box
 from console.actions.target import chosen_name
 from console.actions.wanted_unit import Wanted, wanted_unit
-from console.clients import host, run_words, unit_files, unit_text
+from console.clients import run_words, unit_files, unit_text
 from console.clients.unit_files import Kept
 from console.clients.unit_text import Kind
 from console.core.model import SourceError
@@ -60,7 +60,7 @@ class Show(UnitAction):
         return msgspec.structs.replace(
             plan,
             action=self.NAME,
-            title=f"Show {plan.target.name} for container {chosen_name(box, target)} on {host.hostname()}",
+            title=f"Show {plan.target.name} for container {chosen_name(box, target)} on {box.host}",
             yes="Show",
             danger="safe",
             gap_s=0.0,
@@ -97,7 +97,7 @@ class Write(UnitAction):
             action=self.NAME,
             target=_target(wanted),
             values={**values, "kind": wanted.kind, "name": wanted.base},
-            title=f"Write {made.unit} for container {wanted.container.name} on {host.hostname()}",
+            title=f"Write {made.unit} for container {wanted.container.name} on {box.host}",
             yes="Write",
             danger="danger" if cut else "caution",
             note="a gap may come" if cut else "",
@@ -209,7 +209,7 @@ class Restore(UnitAction):
                 {"paths": "\n".join(paths), "digest": unit_files.digest(Path(path) for path in paths)},
             ),
             values={"backup": name},
-            title=f"Put {kept.unit} back on {host.hostname()}",
+            title=f"Put {kept.unit} back on {box.host}",
             yes="Put back",
             danger="caution",
             steps=(

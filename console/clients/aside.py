@@ -19,8 +19,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Any
 
+import console
 from console.core.model import SourceError
 from console.core.plan import Refused, WrongInput
 from console.core.text import one_line
@@ -32,6 +34,15 @@ ANSWER_WITHIN_S = 120.0
 _LENGTH = struct.Struct(">Q")
 _SENTENCES = (Refused, WrongInput, SourceError, OSError)
 """What a function may raise; anything else is a fault of ours."""
+
+
+def environment() -> dict[str, str]:
+    """For a process of ours that is started with -P; run from a checkout, it must find the same one."""
+    home = str(Path(console.__file__).resolve().parents[1])
+    if "site-packages" in home or "dist-packages" in home:
+        return dict(os.environ)
+    paths = [home, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 class Aside:
@@ -67,7 +78,12 @@ class Aside:
         self._end()
         command = [sys.executable, "-P", "-m", __name__]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment(),
+            start_new_session=True,
         )
         return True
 

@@ -15,7 +15,7 @@ import pytest
 
 from console.actions import detached, journal
 from console.actions.journal import Journal
-from console.clients import host
+from console.clients import aside, host
 from console.core.plan import JournalLine, Operator, Outcome, Refused
 from tests.actions import child
 from tests.actions.conftest import Stand
@@ -175,7 +175,7 @@ def test_the_real_command_finds_this_package_from_anywhere(stand: Stand, monkeyp
     (stand.folder / "console/__main__.py").write_text("print('the wrong one')")
     done = subprocess.run(
         [*detached.command(Path("/nonexistent"))[:-2], "--version"],
-        cwd=stand.folder, env=detached._environment(), capture_output=True, text=True, check=False,
+        cwd=stand.folder, env=aside.environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout.startswith("gpuconsole ")
     assert child.command(Path("x"))[-2:] == detached.command(Path("x"))[-2:]
