@@ -177,10 +177,21 @@ def load(
 def _files(explicit: str | None) -> list[Path]:
     if explicit:
         path = Path(explicit).expanduser()
-        if not path.is_file():
+        if not _is_file(path):
             raise ConfigError(f"the settings file {path} does not exist; check --config or {PREFIX}CONFIG")
         return [path]
-    return [path for path in (SYSTEM_FILE, user_config_path("gpuconsole") / "config.toml") if path.is_file()]
+    return [path for path in (SYSTEM_FILE, user_config_path("gpuconsole") / "config.toml") if _is_file(path)]
+
+
+def _is_file(path: Path) -> bool:
+    """ConfigError where its folder may not be entered, as with another user's XDG_CONFIG_HOME."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise ConfigError(
+            f"the settings file {path} cannot be looked for ({error.strerror}); check XDG_CONFIG_HOME, HOME and the "
+            "folder's rights"
+        ) from None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -140,3 +140,14 @@ def test_headers_that_cannot_be_sent(tmp_path: Path, name: str, value: str) -> N
     with pytest.raises(ConfigError, match="names are letters, digits and dashes") as caught:
         load({}, {}, str(file))
     assert len(value) < 2 or value not in str(caught.value)
+
+
+def test_a_folder_that_may_not_be_entered_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(self: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", denied)
+    with pytest.raises(ConfigError, match="cannot be looked for .Permission denied."):
+        load(environ={})
+    with pytest.raises(ConfigError, match="cannot be looked for"):
+        load(environ={}, file="/x.toml")
