@@ -119,6 +119,7 @@ class SimulatorProcess:
         if now_ns - self._box.now_ns > SUSPENDED_S * NS_PER_SECOND:
             self._box.sleep_until(now_ns)
         self._box.advance(now_ns)
+        self._show_container()  # whoever is told that a container has ended finds no process of it
 
     async def _read_stdin(self) -> None:
         """End at the end of the pipe that the parent holds; in stepped mode obey its lines."""
