@@ -211,6 +211,15 @@ class Box:
         told = None if container.pid is None else units.in_user_manager((container.pid,), self.root)
         return self.podman_state().origin == "rootless" if told is None else told
 
+    def unit_making(self, container: str) -> tuple[str, bool] | None:
+        """The unit whose file makes a container of this name, and whether it is the user's own; None = none is found.
+        For a container that is gone, as one made with --rm is while its unit is stopped."""
+        from console.clients import units
+
+        user = self.podman_state().origin == "rootless"
+        unit = units.unit_naming(container, self.root, user)
+        return None if unit is None else (unit, user)
+
     def units(self) -> SystemdView:
         """What systemd tells; `user=True` means the manager of the user who owns the container."""
         from console.clients.systemd import SystemdView

@@ -110,6 +110,8 @@ class Start(ContainerAction):
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         name = chosen_name(box, target)
         with ContainerView(box, name) as view:
+            if view.state() is None and (making := box.unit_making(name)) is not None:
+                return self._by_unit(box, name, values, *making)
             state = view.known()
             after = view.serving_after(state)
         took = (
@@ -135,8 +137,33 @@ class Start(ContainerAction):
             wall=time.time(),
         )
 
+    def _by_unit(self, box: Box, name: str, values: Mapping[str, str], unit: str, user: bool) -> Plan:
+        """There is no container: the unit makes it, as hand-written ones with --rm do at each start."""
+        return Plan(
+            action=self.NAME,
+            target=Target("container", name, identity(None)),
+            values=dict(values),
+            title=f"Start {unit}, which makes container {name}, on {box.host}",
+            yes="Start",
+            danger="safe",
+            checks=(Check("note", f"no container {name} is there; the file of {unit} makes one of this name"),),
+            steps=(
+                Step("start", box.units().command(unit, "start", user), "its journal tells why"),
+                Step("ready", "wait until Triton answers", "its log tells why"),
+            ),
+            effects=("how long it takes until ready is not known", "nothing that serves is touched"),
+            by_hand=(box.units().command(unit, "start", user),),
+            undo="stop it again",
+            limit=box.settings.actions.start_timeout + powering.PORT_PATIENCE,
+            wall=time.time(),
+        )
+
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        with ContainerView(box, plan.target.name) as view:
+        name = plan.target.name
+        with ContainerView(box, name) as view:
+            if view.state() is None and (making := box.unit_making(name)) is not None:
+                with run.phase("start", f"start {making[0]}"):
+                    powering.make_by_unit(box, view, *making, run)
             return started(box, view, run)
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
@@ -157,9 +184,11 @@ def started(box: Box, view: ContainerView, run: Run) -> Outcome:
     """Start it and wait until Triton answers."""
     state = view.known()
     with run.phase("start", f"start {state.name}"):
-        if state.unit:
+        if is_running(state):
+            run.note("it runs")
+        elif state.unit:
             powering.through_unit(box, view, state, "start", run)
-        elif not is_running(state):
+        else:
             control = box.podman()
             try:
                 powering.start(control, state.id, powering.published(state), run, box.root)

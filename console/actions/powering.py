@@ -138,6 +138,16 @@ def through_unit(box: Box, view: ContainerView, state: ContainerState, verb: str
         waited(lambda: systemd.act(unit, "restart", user), run, lambda spent: _draining(view, spent, None))
 
 
+def make_by_unit(box: Box, view: ContainerView, unit: str, user: bool, run: Run) -> None:
+    """systemctl start of a unit that makes the container; SourceError where no such container runs afterwards."""
+    systemd = box.systemd()
+    waited(lambda: systemd.act(unit, "start", user), run, lambda spent: f"{spent:.0f} s: systemctl start {unit}")
+    if view.state() is None:
+        raise SourceError(
+            "unavailable", f"{unit} was started, but no container {view.name} is there", f"see journalctl --unit {unit}"
+        )
+
+
 def _draining(view: ContainerView, spent: float, seconds: int | None) -> str:
     limit = "" if seconds is None else f" of {seconds}"
     waiting = view.waiting()

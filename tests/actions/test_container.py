@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from console.actions.container_reload import Reload
 from console.actions.container_remove import Remove
 from console.actions.image_pull import Pull
 from console.actions.recreate import Create
+from console.clients import units
 from console.clients.files import private_folder
 from console.core.plan import Refused, WrongInput
 from tests.actions.fake_run import Died, FakeRun
@@ -23,7 +25,7 @@ from tests.actions.own_box import containers, done, left_as_told, own_box
 from tests.fakes.registry import Registry
 from tests.lab import paths, podman
 from tests.lab.fixtures import Lab
-from tests.lab.own import OwnTriton, own_triton
+from tests.lab.own import OwnTriton, own_triton, run_words
 from tests.lab.repository import sleeper_config
 
 pytestmark = pytest.mark.lab
@@ -311,6 +313,42 @@ for word; do case "$word" in start|stop|restart) exec env {env} {words} "$word" 
             assert f"systemctl {verb} triton.service" in plan.by_hand[0]
             assert any(line.endswith(f"{verb} triton.service") for line in record.read_text().splitlines())
         assert own.ready() == {("rank", "1")}
+
+
+def test_a_unit_makes_the_container_that_went_with_its_stop(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hand-written unit with --rm, as on RHEL 8: stopped through it the container is gone; `u` starts the unit."""
+    stand_in = tmp_path / "bin/systemctl"
+    stand_in.parent.mkdir()
+    more = ("--rm", "--label", "PODMAN_SYSTEMD_UNIT=triton.service")
+    with own_triton(tmp_path / "models", [MODEL], more=more) as own, own_box(own, tmp_path / "state") as box:
+        words, env = " ".join(podman.command()), podman.environment()
+        settings = " ".join(f"{name}={value}" for name, value in env.items() if name.startswith("CONTAINERS"))
+        made = shlex.join(run_words(own.name, own.port, own.repository, more))
+        stand_in.write_text(
+            f"""#!/bin/sh
+for word; do case "$word" in
+stop) exec env {settings} {words} stop {own.name} ;;
+start) exec env {settings} {words} {made} ;;
+esac; done
+"""
+        )
+        stand_in.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{stand_in.parent}:{os.environ['PATH']}")
+        monkeypatch.setattr(
+            units, "unit_naming", lambda name, root, user: "triton.service" if name == own.name else None
+        )
+        _, stopped = done(Stop(), box, own.name)
+        assert stopped.word == "done"
+        assert own.name not in containers(own)
+        assert stopped.undo is not None
+        plan, outcome = done(Start(), box, stopped.undo.target)
+        assert "which makes container" in plan.title
+        assert outcome.word == "done", outcome
+        assert own.ready() == {("rank", "1")}
+        with pytest.raises(WrongInput, match="there is no container nobody"):
+            Start().plan(box, "nobody", {})
 
 
 def test_what_was_interrupted_is_not_done_to_another_container_of_the_name(own: OwnTriton, box: Box) -> None:
