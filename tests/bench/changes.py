@@ -66,12 +66,22 @@ def changes(swaps: int, batching: int, instances: int, recreates: int) -> list[C
     ]
 
 
+class Measured(Struct):
+    """What came of one kind's changes."""
+
+    done: list[Done]
+    told: list[dict[str, Any]]
+    """Each request that was not answered well, or late."""
+    totals: dict[str, dict[str, float]]
+    """Route -> how often what came of a request, and the slowest."""
+
+
 @contextmanager
-def clients(port: int, folder: Path, version: str) -> Iterator[Path]:
-    """Independent clients; what they told is in the file when the block has ended."""
+def clients(port: int, folder: Path, version: str, load: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Independent clients; what they told is in the file when the block has ended. `load`: words of callers.py."""
     told = folder / "told.jsonl"
     targets = [f"{MODEL}:-", f"{MODEL}:{version}", f"{BYSTANDER}:-"]
-    command = [sys.executable, "-m", "tests.bench.callers", str(port), *targets]
+    command = [sys.executable, "-m", "tests.bench.callers", str(port), *targets, *load]
     with told.open("w") as file, subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=file) as process:
         try:
             time.sleep(2.0)
@@ -98,52 +108,50 @@ def one(spec: BoxSpec, state: Path, action: str, target: str, values: Mapping[st
     return Done(outcome, plan.gap_s, began, time.time(), time.monotonic() - mono)
 
 
-def measured(change: Change, own: OwnTriton, folder: Path) -> bool:
-    """Make one kind's changes under load and print its table; True when each was done."""
+def measured(change: Change, own: OwnTriton, folder: Path, load: tuple[str, ...] = ()) -> Measured:
+    """Make one kind's changes under load."""
     state = folder / "state"
     spec = BoxSpec(Settings(podman=Podman(socket=own.socket, container=own.name)))
     target = own.name if change.action.startswith("container") else MODEL
     done: list[Done] = []
-    version = "2" if change.gap else "1"
-    with clients(own.port, folder, version) as told:
+    with clients(own.port, folder, "2" if change.gap else "1", load) as file:
         for number in range(change.times):
             values = change.values[number % len(change.values)]
             done.append(one(spec, state, change.action, target, values))
             if done[-1].outcome.word != "done":
                 print(f"  {change.kind} {number}: {done[-1].outcome.word}: {done[-1].outcome.text}", flush=True)
-    show(change, done, [json.loads(line) for line in told.read_text().splitlines()])
-    return all(one.outcome.word == "done" for one in done)
+    told = [json.loads(line) for line in file.read_text().splitlines()]
+    return Measured(done, told[:-1], told[-1]["totals"])
 
 
-def show(change: Change, done: list[Done], told: list[dict[str, Any]]) -> None:
+def show(change: Change, found: Measured) -> None:
     """A table: per route what was asked and what was not answered well."""
-    words = Counter(one.outcome.word for one in done)
+    words = Counter(one.outcome.word for one in found.done)
     counted = ", ".join(f"{n} {w}" for w, n in words.items())
-    seconds = [one.seconds for one in done]
+    seconds = [one.seconds for one in found.done]
     print(f"\n{change.kind}: {counted}; {_span(seconds)} s each, from planning to the outcome")
     for name in ("load_s", "added_s", "exposure_s", "gap_s"):
-        figures = [one.outcome.figures[name] for one in done if name in one.outcome.figures]
+        figures = [one.outcome.figures[name] for one in found.done if name in one.outcome.figures]
         if figures:
             print(f"  {name:<12} {_span(figures)}")
-    planned = [one.planned_gap for one in done if one.planned_gap]
-    if planned:
-        print(f"  planned gap  {_span(planned)}")
-    totals = told[-1]["totals"]
     if change.gap:
-        felt = [_felt(one, told[:-1]) for one in done]
-        print(f"  felt gap     {_span(felt)}   (from the first to the last request that failed)")
+        print(f"  planned gap  {_span([one.planned_gap for one in found.done if one.planned_gap] or [0.0])}")
+        felt = [felt_gap(one, found.told) for one in found.done]
+        print(f"  felt gap     {_span(felt)}   (on fresh connections, from the first to the last that failed)")
     print(
         f"  {'route':<16}{'asked':>8}{'ok':>8}{'failed':>8}{'refused':>8}{'stalled':>8}{'slowest s':>11}  what failed"
     )
-    for route, counts in totals.items():
-        slowest, stalled = counts.pop("slowest_s"), counts.pop("stalled", 0)
-        asked, good, refused = sum(counts.values()), counts.pop("ok", 0), counts.pop("refused", 0)
+    for route, totals in found.totals.items():
+        counts = {kind: int(n) for kind, n in totals.items() if kind != "slowest_s"}
+        stalled = counts.pop("stalled", 0)
+        asked = sum(counts.values())
+        good, refused = counts.pop("ok", 0), counts.pop("refused", 0)
         failed = ", ".join(f"{n} x {kind}" for kind, n in counts.items()) or "–"
-        bad = sum(counts.values())
-        print(f"  {route:<16}{asked:>8}{good:>8}{bad:>8}{refused:>8}{stalled:>8}{slowest:>11.3f}  {failed}", flush=True)
+        cells = f"{asked:>8}{good:>8}{sum(counts.values()):>8}{refused:>8}{stalled:>8}{totals['slowest_s']:>11.3f}"
+        print(f"  {route:<16}{cells}  {failed}", flush=True)
 
 
-def _felt(one: Done, told: list[dict[str, Any]]) -> float:
+def felt_gap(one: Done, told: list[dict[str, Any]]) -> float:
     """Seconds from the first to the last unversioned request on a fresh connection that failed during a change."""
     walls = [
         line["wall"]
@@ -167,21 +175,28 @@ def models() -> list[tuple[str, str, tuple[int, ...]]]:
     return [(MODEL, config, (1, 2)), (BYSTANDER, bystander, (1,))]
 
 
+@contextmanager
+def server(change: Change, folder: Path) -> Iterator[OwnTriton]:
+    """A Triton on which this kind of change can be made."""
+    folder.chmod(0o755)  # the container's user reads the models
+    with own_triton(folder / "models", models()) as own:
+        if not change.gap:  # a new container starts from the disk, where no version is pinned
+            status, answer = own.load(MODEL, config=_serving_one(own))
+            assert status == 200, answer
+            own.wait_ready({(MODEL, "1")})
+        yield own
+
+
 def under_change(swaps: int, batching: int, instances: int, recreates: int) -> int:
     """All four kinds, each on a server of its own; 0 when every change was done."""
     good = True
     for change in changes(swaps, batching, instances, recreates):
         if not change.times:
             continue
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            folder.chmod(0o755)  # the container's user reads the models
-            with own_triton(folder / "models", models()) as own:
-                if not change.gap:  # a new container starts from the disk, where no version is pinned
-                    status, answer = own.load(MODEL, config=_serving_one(own))
-                    assert status == 200, answer
-                    own.wait_ready({(MODEL, "1")})
-                good = measured(change, own, folder) and good
+        with tempfile.TemporaryDirectory() as name, server(change, Path(name)) as own:
+            found = measured(change, own, Path(name))
+            show(change, found)
+            good = good and all(one.outcome.word == "done" for one in found.done)
     return 0 if good else 1
 
 
