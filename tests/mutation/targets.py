@@ -25,6 +25,8 @@ PER_MODULE: Mapping[str, Mapping[str, Sequence[str]]] = {
         "console.clients.nvidia_host": ("tests/clients/test_nvml.py",),
         "console.clients.nvml_throttle": ("tests/clients/test_nvml.py",),
         "console.clients.pbtxt": (),
+        "console.clients.pbtxt_batching": (),
+        "console.clients.pbtxt_edit": (),
         "console.clients.proc": (),
         "console.clients.triton_metrics": (),
         "console.clients.triton_wire": (),
@@ -33,6 +35,7 @@ PER_MODULE: Mapping[str, Mapping[str, Sequence[str]]] = {
     "rates": {
         "console.core.changes": ("tests/core/test_store.py",),
         "console.core.derive": ("tests/core/test_store.py",),
+        "console.core.histograms": (),
         "console.core.history": (),
         "console.core.rates": (),
     },
