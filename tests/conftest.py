@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+from tests.actions.own_lock import own_lock
 from tests.lab.fixtures import lab, lab_alone, nvml_library, nvml_standin
 from tests.sharing import pytest_addoption, pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
@@ -12,6 +13,7 @@ __all__ = [
     "lab_alone",
     "nvml_library",
     "nvml_standin",
+    "own_lock",
     "pytest_addoption",
     "pytest_collection_modifyitems",
     "pytest_xdist_make_scheduler",

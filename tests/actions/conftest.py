@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from console.actions import audit, detached, journal, lock, registry, runner
+from console.actions import audit, detached, journal, registry, runner
 from console.actions.box import Box, BoxSpec
 from console.actions.journal import Journal, Request
 from console.actions.who import operator
@@ -74,16 +74,9 @@ class Stand:
 
 
 @pytest.fixture
-def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stand]:
-    locks = tmp_path / "locks"
-    locks.mkdir()
-    locks.chmod(0o1777)
+def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_lock: None) -> Iterator[Stand]:
     (tmp_path / "box.txt").write_text("old")
     monkeypatch.setattr(registry, "PACKAGES", ["console.actions", child.ACTS])
-    monkeypatch.setattr(detached, "command", child.command)
-    monkeypatch.setattr(lock, "FOLDERS", (locks,))
-    monkeypatch.setattr(journal, "SPARE", locks)
-    monkeypatch.setenv(child.LOCKS, str(locks))
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield Stand(tmp_path)
     for number, handler in handlers.items():

@@ -31,7 +31,7 @@ def not_answered(found: Measured, *routes: str) -> dict[str, dict[str, float]]:
     return {route: counts for route, counts in bad.items() if counts}
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("lab", "own_lock")
 @pytest.mark.parametrize("name", ["swap", "batching", "instances, in place"])
 def test_no_request_fails_while_a_model_changes(tmp_path: Path, name: str) -> None:
     change = kind(name)
@@ -43,7 +43,7 @@ def test_no_request_fails_while_a_model_changes(tmp_path: Path, name: str) -> No
     assert all(counts["ok"] > 20 for counts in found.totals.values())
 
 
-@pytest.mark.usefixtures("lab")
+@pytest.mark.usefixtures("lab", "own_lock")
 def test_a_new_container_has_one_gap_that_was_planned_and_ends(tmp_path: Path) -> None:
     change = kind("recreate")
     with server(change, tmp_path) as own:

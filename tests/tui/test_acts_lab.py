@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from textual.pilot import Pilot
 
 import console.tui.widgets.dialog as dialog_module
-from console.actions import detached, journal, lock
 from console.actions.box import BoxSpec
 from console.config import Actions
 from console.tui.app import ConsoleApp
@@ -22,7 +21,6 @@ from console.tui.screens.plan import PlanDialog
 from console.tui.screens.running import RunningDialog
 from console.tui.state import State
 from console.tui.theme import folders, load
-from tests.actions import child
 from tests.actions.own_box import settings
 from tests.fakes.session import FakeSession
 from tests.lab.fixtures import Lab
@@ -59,18 +57,6 @@ async def _done(app: ConsoleApp, pilot: Pilot[None], request: Request) -> Runnin
     await _until(pilot, lambda: isinstance(_top(app), RunningDialog) and not app.screen.running)  # type: ignore[attr-defined]
     assert isinstance(app.screen, RunningDialog)
     return app.screen
-
-
-@pytest.fixture
-def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lock of the test's own: others on this machine may change a box meanwhile."""
-    locks = tmp_path / "locks"
-    locks.mkdir()
-    locks.chmod(0o1777)
-    monkeypatch.setattr(detached, "command", child.command)
-    monkeypatch.setattr(lock, "FOLDERS", (locks,))
-    monkeypatch.setattr(journal, "SPARE", locks)
-    monkeypatch.setenv(child.LOCKS, str(locks))
 
 
 @pytest.mark.lab
