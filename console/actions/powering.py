@@ -237,7 +237,9 @@ def wait_ready(box: Box, view: ContainerView, wanted: frozenset[tuple[str, str]]
     In explicit mode models that `--load-model` does not name come back by nobody: these are loaded here.
     """
     began = time.monotonic()
-    state = view.known()
+    state = view.state()
+    if state is None:  # made with --rm, it ended at once and took itself away
+        return Readiness(frozenset(), wanted, time.monotonic() - began, ended=True)
     asked: set[str] = set()
     told = 0.0
     ready: frozenset[tuple[str, str]] = frozenset()

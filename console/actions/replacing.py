@@ -24,7 +24,7 @@ from console.actions.container_spec import Body, create_body
 from console.actions.target import ContainerView, another_words, identity, is_running
 from console.clients.podman_control import PodmanControl
 from console.core.model import ContainerState, SourceError
-from console.core.plan import Outcome, Refused, UndoSpec
+from console.core.plan import Outcome, Refused, UndoSpec, WrongInput
 from console.core.text import one_line
 
 PHASES = ("note", "stop", "aside", "create", "start", "ready", "back")
@@ -152,6 +152,8 @@ class Replacement:
                 ready = self._wait()
         except SourceError as error:
             return self.back(error.message, (error.hint,) if error.hint else ())
+        except (Refused, WrongInput) as error:  # a container that somebody took away meanwhile
+            return self.back(str(error))
         if not ready.good or not self._answers():
             words = ready.words if not ready.good else "Triton does not answer"
             return self.back(f"the new one was not good: {words}", ready.lines)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from console.actions import powering
 from console.actions.box import Box, BoxSpec
 from console.actions.container import Restart, Start, Stop, noted, parsed_models
 from console.actions.container_reload import Reload
@@ -41,6 +42,18 @@ def test_models_are_noted_whatever_they_are_called() -> None:
     run = FakeRun()
     assert noted(View(), run) == ready_now  # type: ignore[arg-type]
     assert parsed_models(run.facts["ready"]) == ready_now
+
+
+def test_a_container_that_took_itself_away_has_ended(tmp_path: Path) -> None:
+    """One made with --rm that ends at once is gone before the first look: the way back must still be gone."""
+
+    class View:
+        def state(self) -> None:
+            return None
+
+    wanted = frozenset({("rank", "1")})
+    found = powering.wait_ready(Box(BoxSpec(Settings()), tmp_path), View(), wanted, FakeRun(), 5.0)  # type: ignore[arg-type]
+    assert (found.ended, found.good, found.missing) == (True, False, wanted)
 
 
 def test_a_podman_that_may_not_be_asked_is_not_said_to_be_off(tmp_path: Path) -> None:
