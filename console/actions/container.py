@@ -200,18 +200,10 @@ def started(box: Box, view: ContainerView, run: Run) -> Outcome:
     left = identity(view.state())
     if ready.ended:
         return Outcome("failed", f"{state.name}: {ready.words}", ready.lines, left=left)
-    if not ready.good or not _answers(view):
+    if not ready.good or not view.answers():
         text = f"{state.name} runs, but Triton does not answer after {ready.seconds:.0f} s"
         return Outcome("failed", text, ready.lines, undo, left, still_going="it may still load models: see its log")
     return Outcome("done", f"{state.name} serves: {ready.words}", (), undo, left, figures={"start_s": ready.seconds})
-
-
-def _answers(view: ContainerView) -> bool:
-    try:
-        view.ready()
-    except SourceError:
-        return False
-    return True
 
 
 class Stop(ContainerAction):

@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from console.actions.target import ContainerView
-from console.clients import cdi, libpod
-from console.core import podman_run
+from console.clients import cdi, libpod, run_words
+from console.clients.run_words import Option
 from console.core.plan import WrongInput
 from console.core.secrets import mask_command
 from console.core.text import one_line
@@ -72,7 +72,7 @@ def capture(inspected: Mapping[str, Any], image: Mapping[str, Any], cdi_env: Ite
     config, host = _table(inspected, "Config"), _table(inspected, "HostConfig")
     base = _table(image, "Config")
     made_by = config.get("CreateCommand") or []
-    options = podman_run.options(made_by)
+    options = run_words.options_of(made_by)
     body: Body = {
         "name": inspected.get("Name", ""),
         "image": inspected.get("ImageName") or inspected.get("Image", ""),
@@ -156,10 +156,10 @@ def _annotation(config: Mapping[str, Any], name: str) -> bool:
 
 
 def _environment(
-    config: Mapping[str, Any], base: Mapping[str, Any], cdi_env: frozenset[str], options: Sequence[tuple[str, str]]
+    config: Mapping[str, Any], base: Mapping[str, Any], cdi_env: frozenset[str], options: Sequence[Option]
 ) -> dict[str, str]:
     own = dict(_pair(line) for line in base.get("Env") or ())
-    asked = {_pair(line)[0] for line in podman_run.values(options, "env")}
+    asked = {_pair(line)[0] for line in run_words.values(options, "env")}
     found = dict(_pair(line) for line in config.get("Env") or ())
     return {
         name: value
@@ -198,10 +198,10 @@ def _health(config: Mapping[str, Any], base: Mapping[str, Any]) -> Body:
 # -------------------------------------------------------------------------------------------- devices, mounts, secrets
 
 
-def _devices(host: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> Body:
+def _devices(host: Mapping[str, Any], options: Sequence[Option]) -> Body:
     """By the names that it was made with; the nodes that inspect lists are those of the last start."""
     if options:
-        asked = [*podman_run.values(options, "device"), *_gpus(options)]
+        asked = [*run_words.values(options, "device"), *_gpus(options)]
         return {"devices": [{"path": path} for path in asked]}
     nodes = [
         f"{one.get('PathOnHost')}:{one.get('PathInContainer')}:{one.get('CgroupPermissions') or 'rwm'}"
@@ -210,11 +210,11 @@ def _devices(host: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> Bod
     return {"devices": [{"path": path} for path in nodes]}
 
 
-def _gpus(options: Sequence[tuple[str, str]]) -> list[str]:
-    return [f"nvidia.com/gpu={value}" for value in podman_run.values(options, "gpus")]
+def _gpus(options: Sequence[Option]) -> list[str]:
+    return [f"nvidia.com/gpu={value}" for value in run_words.values(options, "gpus")]
 
 
-def _mounts(inspected: Mapping[str, Any], host: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> Body:
+def _mounts(inspected: Mapping[str, Any], host: Mapping[str, Any], options: Sequence[Option]) -> Body:
     relabel = dict(_relabels(options))
     mounts: list[Body] = []
     volumes: list[Body] = []
@@ -236,23 +236,23 @@ def _mounts(inspected: Mapping[str, Any], host: Mapping[str, Any], options: Sequ
     return {"mounts": mounts, "volumes": volumes}
 
 
-def _relabels(options: Sequence[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:
+def _relabels(options: Sequence[Option]) -> Iterator[tuple[str, list[str]]]:
     """Relabelling leaves no trace in the inspect answer, and a private label must be set anew for a new container."""
-    for value in podman_run.values(options, "volume"):
+    for value in run_words.values(options, "volume"):
         parts = value.split(":")
         if len(parts) > 2:
             yield parts[1], [flag for flag in parts[2].split(",") if flag in ("z", "Z", "U")]
-    for value in podman_run.values(options, "mount"):
+    for value in run_words.values(options, "mount"):
         pairs = dict(_pair(part) for part in value.split(","))
         target = pairs.get("target") or pairs.get("dst") or pairs.get("destination") or ""
         flags = {"shared": ["z"], "private": ["Z"]}.get(pairs.get("relabel", ""), [])
         yield target, flags + (["U"] if pairs.get("U") == "true" or pairs.get("chown") == "true" else [])
 
 
-def _secrets(config: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> Body:
+def _secrets(config: Mapping[str, Any], options: Sequence[Option]) -> Body:
     mounted: list[Body] = []
     by_variable: dict[str, str] = {}
-    asked = podman_run.values(options, "secret")
+    asked = run_words.values(options, "secret")
     for value in asked:
         source, *rest = value.split(",")
         pairs = dict(_pair(part) for part in rest)
@@ -268,7 +268,7 @@ def _secrets(config: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> B
 # ------------------------------------------------------------------------------------------------------------ network
 
 
-def _network(inspected: Mapping[str, Any], host: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> Body:
+def _network(inspected: Mapping[str, Any], host: Mapping[str, Any], options: Sequence[Option]) -> Body:
     mode, _, rest = str(host.get("NetworkMode") or "").partition(":")
     if mode in ("container", "ns"):
         return {"netns": {"nsmode": "path" if mode == "ns" else mode, "value": rest}}
@@ -287,10 +287,10 @@ def _network(inspected: Mapping[str, Any], host: Mapping[str, Any], options: Seq
     return told
 
 
-def _networks(inspected: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> Body:
+def _networks(inspected: Mapping[str, Any], options: Sequence[Option]) -> Body:
     short = str(inspected.get("Id", ""))[:12]
-    addresses = [*podman_run.values(options, "ip"), *podman_run.values(options, "ip6")]
-    hardware = podman_run.values(options, "mac-address")
+    addresses = [*run_words.values(options, "ip"), *run_words.values(options, "ip6")]
+    hardware = run_words.values(options, "mac-address")
     found: Body = {}
     for name, one in _table(_table(inspected, "NetworkSettings"), "Networks").items():
         aliases = [alias for alias in (one or {}).get("Aliases") or () if alias != short]
@@ -318,7 +318,7 @@ def _ports(bindings: Mapping[str, Any]) -> Iterator[Body]:
 # ------------------------------------------------------------------------------------------------- limits, namespaces
 
 
-def _limits(host: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> Body:
+def _limits(host: Mapping[str, Any], options: Sequence[Option]) -> Body:
     memory = {
         "limit": host.get("Memory") or None,
         "reservation": host.get("MemoryReservation") or None,
@@ -333,7 +333,7 @@ def _limits(host: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> Body
         "quota": host.get("CpuQuota") or None,
         "shares": host.get("CpuShares") or None,
     }
-    asked = bool(podman_run.values(options, "pids-limit"))
+    asked = bool(run_words.values(options, "pids-limit"))
     pids = {"limit": host.get("PidsLimit")} if asked else {}
     resources = {"memory": _told(memory), "cpu": _told(cpu), "pids": pids}
     return {
@@ -357,8 +357,8 @@ def _unsigned(value: object) -> int:
     return UNLIMITED if not isinstance(value, int) or value < 0 else value
 
 
-def _namespaces(host: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> Body:
-    userns = podman_run.values(options, "userns")
+def _namespaces(host: Mapping[str, Any], options: Sequence[Option]) -> Body:
+    userns = run_words.values(options, "userns")
     return {
         "ipcns": _namespace(host.get("IpcMode"), "shareable"),
         "pidns": _namespace(host.get("PidMode"), "private"),
@@ -380,15 +380,15 @@ def _namespace(mode: object, default: str) -> Body | None:
 # ----------------------------------------------------------------------------------------------------- rights, policy
 
 
-def _security(host: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> Body:
-    told = [*(host.get("SecurityOpt") or ()), *podman_run.values(options, "security-opt")]
+def _security(host: Mapping[str, Any], options: Sequence[Option]) -> Body:
+    told = [*(host.get("SecurityOpt") or ()), *run_words.values(options, "security-opt")]
     body: Body = {
         "privileged": host.get("Privileged"),
         "read_only_filesystem": host.get("ReadonlyRootfs"),
         "cap_add": host.get("CapAdd"),
         "cap_drop": host.get("CapDrop"),
         "groups": host.get("GroupAdd"),
-        "sysctl": dict(_pair(value) for value in podman_run.values(options, "sysctl")),
+        "sysctl": dict(_pair(value) for value in run_words.values(options, "sysctl")),
         "selinux_opts": [],
     }
     for option in dict.fromkeys(told):
@@ -425,7 +425,7 @@ def _policy(inspected: Mapping[str, Any], config: Mapping[str, Any], host: Mappi
     }
 
 
-def _not_captured(inspected: Mapping[str, Any], options: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+def _not_captured(inspected: Mapping[str, Any], options: Sequence[Option]) -> tuple[str, ...]:
     found: list[str] = []
     if inspected.get("Pod"):
         found.append("it is in a pod: its place there is not captured")
@@ -433,7 +433,7 @@ def _not_captured(inspected: Mapping[str, Any], options: Sequence[tuple[str, str
         found.append("it was made through the API, which keeps no CDI name: its device nodes are taken as they are now")
     if not options and inspected.get("MountLabel"):
         found.append("it was made through the API, which keeps no SELinux options: type and level are set anew")
-    unknown = sorted({name for name, _ in options} - _FROM_INSPECT)
+    unknown = sorted({one.name for one in options} - _FROM_INSPECT)
     found += [f"--{one_line(name, 40)} of the command that made it is not carried over" for name in unknown]
     return tuple(found)
 

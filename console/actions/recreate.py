@@ -29,12 +29,33 @@ from console.core.text import one_line
 IN_POD = "it is in a pod: recreate the pod"
 
 
-class Recreate(ContainerAction):
+class Replacing(ContainerAction):
+    """What is the same of all that put one container in the place of another: how a killed run goes on, or back."""
+
+    PHASES = replacing.PHASES
+
+    def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
+        return _found(box, plan, journal)
+
+    def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
+        if not replacing.has_facts(run.kept()):
+            return self.run(box, plan, run)
+        return _forward(box, run)
+
+    def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
+        return _undone(box, run)
+
+
+def _forward(box: Box, run: Run) -> Outcome:
+    with Replacement(box, replacing.facts_of(run), run) as walk:
+        return walk.forward()
+
+
+class Recreate(Replacing):
     """Make the container anew with changes; the old one is kept, and comes back by itself if the new one is no good."""
 
     NAME = "container.recreate"
     FIELDS = spec_changes.FIELDS
-    PHASES = replacing.PHASES
 
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         name = chosen_name(box, target)
@@ -83,20 +104,7 @@ class Recreate(ContainerAction):
             saved = saved_specs.save(box, view)
         facts = _facts(box, state, saved, body=json.dumps(new))
         replacing.keep(run, facts)
-        with Replacement(box, replacing.facts_of(run), run) as walk:
-            return walk.forward()
-
-    def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
-        return _found(box, plan, journal)
-
-    def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        if not replacing.has_facts(run.kept()):
-            return self.run(box, plan, run)
-        with Replacement(box, replacing.facts_of(run), run) as walk:
-            return walk.forward()
-
-    def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        return _undone(box, run)
+        return _forward(box, run)
 
 
 def _bodies(view: ContainerView, values: Mapping[str, str]) -> tuple[Body, Body, tuple[str, ...]]:
@@ -207,12 +215,11 @@ def _undone(box: Box, run: Run) -> Outcome:
         return walk.back("undone by the operator")
 
 
-class Back(ContainerAction):
+class Back(Replacing):
     """Go back to a kept old container; the present one is kept instead."""
 
     NAME = "container.back"
     FIELDS = (Field("kept", "which kept container; empty = the newest"),)
-    PHASES = replacing.PHASES
 
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         name = chosen_name(box, target)
@@ -277,20 +284,7 @@ class Back(ContainerAction):
         else:
             facts = _facts(box, state, saved, kept=kept)
         replacing.keep(run, facts)
-        with Replacement(box, replacing.facts_of(run), run) as walk:
-            return walk.forward()
-
-    def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
-        return _found(box, plan, journal)
-
-    def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        if not replacing.has_facts(run.kept()):
-            return self.run(box, plan, run)
-        with Replacement(box, replacing.facts_of(run), run) as walk:
-            return walk.forward()
-
-    def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        return _undone(box, run)
+        return _forward(box, run)
 
 
 def _runs_already(kept: ContainerState) -> str:
@@ -306,7 +300,7 @@ def _kept(box: Box, name: str, wanted: str) -> ContainerState:
         names = {one.name: one.state for one in client.containers()}
     finally:
         client.close()
-    found = replacing.kept_names(names, name)
+    found = libpod.kept_names(names, name)
     if wanted and wanted not in found:
         raise WrongInput(
             f"there is no kept container {one_line(wanted, 80)} of {one_line(name, 80)}; kept are "

@@ -8,7 +8,6 @@ undoes a change whose runner was killed anywhere. What it needs to know stands i
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Mapping
@@ -83,12 +82,6 @@ def keep(run: Run, facts: Facts) -> None:
 def free_name(names: Mapping[str, str], base: str) -> str:
     """`triton-old-1`, or the next number that is free."""
     return next(name for number in range(1, 10_000) if (name := f"{base}-old-{number}") not in names)
-
-
-def kept_names(names: Mapping[str, str], base: str) -> list[str]:
-    """Kept old ones, the newest first."""
-    found = [(int(match[1]), name) for name in names if (match := re.fullmatch(rf"{re.escape(base)}-old-(\d+)", name))]
-    return [name for _, name in sorted(found, reverse=True)]
 
 
 class Stood(Struct, frozen=True):
@@ -218,11 +211,7 @@ class Replacement:
 
     def _answers(self) -> bool:
         with ContainerView(self._box, self._facts.name) as view:
-            try:
-                view.ready()
-            except SourceError:
-                return False
-        return True
+            return view.answers()
 
     def _done(self, ready: powering.Readiness) -> Outcome:
         facts = self._facts

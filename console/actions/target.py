@@ -121,6 +121,14 @@ class ContainerView:
             source.close()
         return frozenset((entry.name, entry.version or "") for entry in entries if entry.state == "READY")
 
+    def answers(self) -> bool:
+        """Whether Triton answers there at all."""
+        try:
+            self.ready()
+        except SourceError:
+            return False
+        return True
+
     def server_ready(self) -> int | None:
         """The status of /v2/health/ready; None when nobody answers. Shown, never waited on (triton.md 1.9)."""
         http = server_http(self.address())

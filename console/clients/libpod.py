@@ -7,7 +7,7 @@ another type than expected is a protocol error, raised by the decoder as msgspec
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -366,12 +366,18 @@ def _publishes(listed: Listed, port: int | None, port_told: bool) -> bool:
 
 def kept_of(containers: Sequence[Listed], name: str) -> tuple[KeptContainer, ...]:
     """The kept old ones of a container, `NAME-old-N`, the newest first."""
-    pattern = re.compile(rf"{re.escape(name)}-old-(\d{{1,9}})")
-    found = [(int(match[1]), listed) for listed in containers if (match := pattern.fullmatch(listed.name))]
-    found.sort(key=lambda pair: pair[0], reverse=True)
+    by_name = {one.name: one for one in containers}
+    kept = [by_name[one] for one in kept_names(by_name, name)]
     return tuple(
-        KeptContainer(one.name, one.state, float(one.exited_at) if one.exited_at > 0 else None) for _, one in found
+        KeptContainer(one.name, one.state, float(one.exited_at) if one.exited_at > 0 else None) for one in kept
     )
+
+
+def kept_names(names: Iterable[str], base: str) -> list[str]:
+    """The same of names alone."""
+    pattern = re.compile(rf"{re.escape(base)}-old-(\d{{1,9}})")
+    found = [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+    return [name for _, name in sorted(found, reverse=True)]
 
 
 def is_sdk_image(name: str) -> bool:

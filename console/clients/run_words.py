@@ -65,7 +65,7 @@ class RunWords(Struct, frozen=True):
 
     def values(self, name: str) -> tuple[str, ...]:
         """All values of an option, in order."""
-        return tuple(option.value for option in self.options if option.name == name and option.value is not None)
+        return values(self.options, name)
 
     def without(self, *names: str) -> tuple[Option, ...]:
         """The options but these."""
@@ -90,10 +90,26 @@ def _with_value(option: Option, known: Mapping[str, str]) -> Option:
     return Option("env", known.get(option.value, option.value))
 
 
+def values(options: Sequence[Option], name: str) -> tuple[str, ...]:
+    """All values of an option, in order."""
+    return tuple(option.value for option in options if option.name == name and option.value is not None)
+
+
+def options_of(words: Sequence[str]) -> tuple[Option, ...]:
+    """The options between `run` or `create` and the image; () for any other command."""
+    at = _verb(words)
+    return () if at is None else tuple(_options(words[at + 1 :], _SWITCHES)[0])
+
+
+def _verb(words: Sequence[str]) -> int | None:
+    at = next((place for place, word in enumerate(words) if place and word in ("run", "create")), None)
+    return None if at is None or any("play" in word or "kube" in word for word in words[1:at]) else at
+
+
 def parse(words: Sequence[str]) -> RunWords | None:
     """None where this is no `podman run` or `create` of an image."""
-    at = next((place for place, word in enumerate(words) if place and word in ("run", "create")), None)
-    if at is None or any("play" in word or "kube" in word for word in words[1:at]):
+    at = _verb(words)
+    if at is None:
         return None
     head = [word for word in words[1:at] if word != "container"]
     global_options, _ = _options(head, _GLOBAL_SWITCHES)
@@ -116,10 +132,10 @@ def _options(words: Sequence[str], switches: frozenset[str]) -> tuple[list[Optio
             name = _ALIASES.get(name, name)
             if equals:
                 found.append(Option(name, value))
-            elif name in switches or not left:
+            elif name in switches:
                 found.append(Option(name))
             else:
-                found.append(Option(name, left.pop(0)))
+                found.append(Option(name, left.pop(0) if left else ""))
             continue
         found += _short(word[1:], left, switches)
     return found, left

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from console.actions import preflight, spec_changes
 from console.actions.container_spec import capture, create_body, run_command, shown_command
-from console.core import podman_errors, podman_run
+from console.clients import run_words
+from console.clients.run_words import options_of
+from console.core import podman_errors
 from console.core.plan import WrongInput
-from console.core.podman_run import options
 
 INSPECT: dict[str, Any] = {
     "Id": "ab" * 32,
@@ -84,16 +85,16 @@ def test_capture() -> None:
 def test_the_command_says_the_same() -> None:
     """What is read back from the command that we record is what we made."""
     body = capture(INSPECT, IMAGE, {"CDI"}).body
-    told = options(run_command(body))
-    assert podman_run.values(told, "device") == ("nvidia.com/gpu=all",)
-    assert podman_run.values(told, "ulimit") == ("memlock=-1",)
-    assert podman_run.values(told, "security-opt") == (
+    told = options_of(run_command(body))
+    assert run_words.values(told, "device") == ("nvidia.com/gpu=all",)
+    assert run_words.values(told, "ulimit") == ("memlock=-1",)
+    assert run_words.values(told, "security-opt") == (
         "label=type:a",
         "label=level:b",
         "seccomp=/s.json",
         "unmask=/proc/x",
     )
-    assert podman_run.values(told, "secret") == ("file,target=f", "key,type=env,target=KEY")
+    assert run_words.values(told, "secret") == ("file,target=f", "key,type=env,target=KEY")
     again = capture({**INSPECT, "Config": {**INSPECT["Config"], "CreateCommand": run_command(body)}}, IMAGE, {"CDI"})
     assert {**again.body, "devices": body["devices"]} == body
     assert create_body(body)["annotations"]["io.podman.annotations.label"] == "type:a,label=level:b"
@@ -133,14 +134,15 @@ SWITCHES = (("detach", "true"), ("tty", "true"))
     ],
 )
 def test_options(words: list[str], found: tuple[tuple[str, str], ...]) -> None:
-    assert options(words) == found
+    told = ((one.name, "true" if one.value is None else one.value) for one in options_of(words))
+    assert tuple(told) == found
 
 
 @given(st.lists(st.text(alphabet=string.printable, max_size=8), max_size=8))
 def test_options_of_anything(words: list[str]) -> None:
-    for name, value in options(["podman", "run", *words]):
-        assert isinstance(name, str)
-        assert isinstance(value, str)
+    for one in options_of(["podman", "run", *words]):
+        assert isinstance(one.name, str)
+        assert isinstance(one.value, str | None)
 
 
 BODY: dict[str, Any] = {"name": "t", "image": "i", "command": ["tritonserver", "--a", "1", "--load-model=*", "--b=2"]}
