@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from console.clients.aside import Aside
 from console.core.session import Session
 from console.tui.desk import Following, Holder, Record, Request
+from console.tui.place import place_of
 
 if TYPE_CHECKING:
     from console.actions.box import BoxSpec
@@ -28,16 +29,11 @@ class LateDesk:
 
     @property
     def _state(self) -> Path:
-        return self._spec.state_in(self._folder)
+        return place_of(self._session, self._folder)[1]
 
     @property
     def _spec(self) -> BoxSpec:
-        from console.core.plan import Refused
-
-        if self._session.spec is None:
-            raise Refused("nothing is read yet: try again in a second")
-        spec: BoxSpec = self._session.spec
-        return spec
+        return place_of(self._session, self._folder)[0]
 
     def ready(self) -> bool:
         """See Desk."""
@@ -52,10 +48,8 @@ class LateDesk:
     def start(self, plan: Plan) -> str:
         """See Desk."""
         from console.actions import detached
-        from console.core.plan import UNAUDITED
 
-        unaudited = plan.values.get(UNAUDITED) == "true"
-        return detached.start(self._spec, self._state, plan, unaudited=unaudited)
+        return detached.start(self._spec, self._state, plan)
 
     def follow(self, id: str) -> Following | None:  # noqa: A002
         """See Desk."""

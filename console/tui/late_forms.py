@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from console.clients.aside import Aside
 from console.core.session import Session
+from console.tui.place import place_of
 
 if TYPE_CHECKING:
-    from console.actions.box import BoxSpec
     from console.core.form import About, Judged, Look
     from console.core.model import Snapshot
 
@@ -60,17 +60,13 @@ class LateForms:
 
     def open(self, about: About, target: str, snapshot: Snapshot) -> LateOpened:
         """See Forms."""
-        return LateOpened(*self._aside.call(FORMS, "opened", *self._place(), snapshot, about, target))
+        return LateOpened(
+            *self._aside.call(FORMS, "opened", *place_of(self._session, self._folder), snapshot, about, target)
+        )
 
     def judge(self, form: LateOpened, values: Mapping[str, str], snapshot: Snapshot) -> Judged:
         """See Forms."""
-        judged: Judged = self._aside.call(FORMS, "judged", *self._place(), snapshot, form.kept, dict(values))
+        judged: Judged = self._aside.call(
+            FORMS, "judged", *place_of(self._session, self._folder), snapshot, form.kept, dict(values)
+        )
         return judged
-
-    def _place(self) -> tuple[BoxSpec, Path]:
-        from console.core.plan import Refused
-
-        if self._session.spec is None:
-            raise Refused("nothing is read yet: try again in a second")
-        spec: BoxSpec = self._session.spec
-        return spec, spec.state_in(self._folder)

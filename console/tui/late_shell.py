@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from console.core.session import Session
+from console.tui.place import place_of
 
 if TYPE_CHECKING:
     from console.actions.box import Box
@@ -47,12 +48,8 @@ class LateShell:
     @contextmanager
     def _box(self) -> Iterator[Box]:
         from console.actions.box import Box
-        from console.core.plan import Refused
 
-        spec = self._session.spec
-        if spec is None:
-            raise Refused("nothing is read yet: try again in a second")
-        box = Box(spec, spec.state_in(self._folder))
+        box = Box(*place_of(self._session, self._folder))
         try:
             yield box
         finally:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from console.clients.aside import Aside
 from console.core.session import Session
+from console.tui.place import place_of
 
 if TYPE_CHECKING:
     from console.actions.batching_look import Current, Validated
@@ -28,13 +29,8 @@ class LateTuner:
     def current(self, model: str, snapshot: Snapshot) -> Current:
         """Live and disk values of every field, from a fresh look of about half a second. Raises Refused, WrongInput,
         SourceError, OSError."""
-        from console.core.plan import Refused
-
-        spec = self._session.spec
-        if spec is None:
-            raise Refused("nothing is read yet: try again in a second")
-        state = spec.state_in(self._folder)
-        now: Current = self._aside.call("console.actions.looks", "batching", spec, state, snapshot, model)
+        where = place_of(self._session, self._folder)
+        now: Current = self._aside.call("console.actions.looks", "batching", *where, snapshot, model)
         return now
 
     def validate(self, now: Current, values: Mapping[str, str]) -> Validated:
