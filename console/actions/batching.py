@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from console.actions import batching_apply as steps
 from console.actions import model_look
-from console.actions.base import Action, Run
+from console.actions.base import Run
 from console.actions.batching_apply import LoadFailed, Measured
-from console.actions.batching_look import BatchingLook, look, settings_digest, state_of
+from console.actions.batching_look import BatchingAction, BatchingLook, look, settings_digest, state_of
 from console.actions.batching_records import Record, Records
 from console.actions.box import Box
 from console.clients import pbtxt_batching
@@ -30,11 +30,10 @@ _MARGIN = 30.0
 """Seconds of the time limit beside the load and the two windows."""
 
 
-class BatchingSet(Action):
+class BatchingSet(BatchingAction):
     """Change how a model batches, live: delay, sizes, instances, queue limits, priorities, response cache."""
 
     NAME = "batching.set"
-    TARGET = "model"
     FIELDS = (
         *change.FIELDS,
         Field("preset", "several fields at once; single ones given beside it win", "choice", tuple(change.PRESETS)),
@@ -74,10 +73,6 @@ class BatchingSet(Action):
             refused=refused,
             wall=time.time(),
         )
-
-    def state(self, box: Box, target: Target) -> Mapping[str, str]:
-        """Settings, versions and file of the model, and its server."""
-        return state_of(look(box, target.name))
 
     # ----------------------------------------------------------------------------------------------------------- run
 

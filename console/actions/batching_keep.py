@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from console.actions import batching_apply as steps
 from console.actions import model_look
-from console.actions.base import Action, Run
+from console.actions.base import Run
 from console.actions.batching import model_words, records
 from console.actions.batching_apply import LoadFailed
-from console.actions.batching_look import BatchingLook, look, settings_digest, state_of
+from console.actions.batching_look import BatchingAction, BatchingLook, look, settings_digest, state_of
 from console.actions.batching_records import Kept, Record
 from console.actions.box import Box
 from console.clients import config_file, pbtxt_batching, pbtxt_edit
@@ -29,11 +29,10 @@ from console.core.plan import Check, JournalLine, Outcome, Plan, Refused, Step, 
 from console.core.text import literal, one_line
 
 
-class BatchingKeep(Action):
+class BatchingKeep(BatchingAction):
     """Write the live batching settings into config.pbtxt, comments and order kept, so that a restart keeps them."""
 
     NAME = "batching.keep"
-    TARGET = "model"
     PHASES = ("backup", "write", "load", "verify")
 
     # ---------------------------------------------------------------------------------------------------------- plan
@@ -64,10 +63,6 @@ class BatchingKeep(Action):
             refused=refused,
             wall=time.time(),
         )
-
-    def state(self, box: Box, target: Target) -> Mapping[str, str]:
-        """Settings, versions and file of the model, and its server."""
-        return state_of(look(box, target.name))
 
     # ----------------------------------------------------------------------------------------------------------- run
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from console.actions import model_look
+from console.actions.base import Action
 from console.actions.box import Box
 from console.actions.model_look import ModelLook
 from console.clients import config_file, pbtxt_batching, triton_config
@@ -18,7 +19,7 @@ from console.clients.config_file import ConfigFile, FileRefused
 from console.clients.pbtxt import PbtxtError
 from console.clients.pbtxt_batching import OnDisk
 from console.core.model import SourceError
-from console.core.plan import Refused, WrongInput
+from console.core.plan import Refused, Target, WrongInput
 from console.core.text import one_line
 from console.core.triton_command import flag_value, is_tritonserver
 from console.planning import batching_change as change
@@ -213,3 +214,13 @@ def state_of(found: BatchingLook) -> dict[str, str]:
     file = found.file.digest if found.file is not None else ""
     known = model_look.identity(found.name, found.model.all_ready, found.model.container)
     return {**known, "settings": settings_digest(found.document), "file": file}
+
+
+class BatchingAction(Action):
+    """One model, by how it batches."""
+
+    TARGET = "model"
+
+    def state(self, box: Box, target: Target) -> Mapping[str, str]:
+        """Settings, versions and file of the model, and its server."""
+        return state_of(look(box, target.name))

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 from console.actions import batching_apply as steps
 from console.actions import model_look
-from console.actions.base import Action, Run
+from console.actions.base import Run
 from console.actions.batching import model_words, records
 from console.actions.batching_apply import LoadFailed
 from console.actions.batching_keep import put_back
-from console.actions.batching_look import BatchingLook, look, settings_digest, state_of
+from console.actions.batching_look import BatchingAction, BatchingLook, look, settings_digest, state_of
 from console.actions.batching_records import Record
 from console.actions.box import Box
 from console.clients import config_file, pbtxt_batching
@@ -30,11 +30,10 @@ from console.planning import batching_change as change
 FILE, OVERRIDE, NO_LOAD = "file", "override", "none"
 
 
-class BatchingRevert(Action):
+class BatchingRevert(BatchingAction):
     """Go back to what ran before the last batching change of a model, on disk too where it was kept."""
 
     NAME = "batching.revert"
-    TARGET = "model"
     FIELDS = (Field("record", "which change: its record; without it the newest one"),)
     PHASES = ("file", "load", "verify")
 
@@ -81,10 +80,6 @@ class BatchingRevert(Action):
             refused=refused,
             wall=time.time(),
         )
-
-    def state(self, box: Box, target: Target) -> Mapping[str, str]:
-        """Settings, versions and file of the model, and its server."""
-        return state_of(look(box, target.name))
 
     # ----------------------------------------------------------------------------------------------------------- run
 

@@ -34,8 +34,8 @@ Done = Callable[[int, str], None]
 """Told the HTTP status and Triton's words ("" with 200)."""
 
 
-class Site(Protocol):
-    """What the server runs on."""
+class Host(Protocol):
+    """What a server runs on."""
 
     served: tuple[Served, ...]
     specs: dict[str, Model]
@@ -47,8 +47,12 @@ class Site(Protocol):
         ...
 
     def free_mib(self) -> int:
-        """Card memory that nothing holds, or will hold when loads that go on have ended."""
+        """Card memory that is free (MiB) when all loads that go on have ended; below 0 they do not fit."""
         ...
+
+
+class Site(Host, Protocol):
+    """What models live in: a server on its host."""
 
     def note(self, level: str, where: str, text: str) -> None:
         """Write a line into the server's log."""

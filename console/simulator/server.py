@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from console.core.text import whole_number
 from console.core.triton_command import control_mode, flag_value, flag_values, strict_readiness
-from console.simulator.agenda import Agenda
-from console.simulator.configs import Served
-from console.simulator.lifecycle import Models
-from console.simulator.repository import Repository
-from console.simulator.scenes import Model
+from console.simulator.lifecycle import Host, Models
 from console.simulator.server_log import LogLine, banner, memory_lines, started_lines, tables, triton_line
 
 BEGIN_S = 0.5
@@ -32,23 +27,6 @@ backend-directory model-namespacing host-policy
 """
 _FLAGS = frozenset(_KNOWN.split())
 """Of tritonserver 2.51.0: an unknown one ends it at once."""
-
-
-class Host(Protocol):
-    """What a server runs on."""
-
-    served: tuple[Served, ...]
-    specs: dict[str, Model]
-    repository: Repository | None
-    agenda: Agenda
-
-    def rng(self, purpose: str) -> random.Random:
-        """A generator of its own for each purpose."""
-        ...
-
-    def free_mib(self) -> int:
-        """Card memory that is free (MiB) when all loads that go on have ended; below 0 they do not fit."""
-        ...
 
 
 class Server:

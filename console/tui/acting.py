@@ -19,6 +19,7 @@ from console.core.changes import NOT_OURS
 from console.core.model import Event, Sign, SourceError
 from console.core.text import one_line
 from console.tui.desk import OUTCOME_SIGNS, Desk, Following, Holder, Record, Request, outcome_sign
+from console.tui.lane import attempt
 from console.tui.own_changes import EventKey, OwnChanges, own_changes
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ EVENTS_FROM_AUDIT = 50
 """Changes of the past that become events at the start."""
 READ_ONLY = "the console is read-only: nothing that changes the box is done"
 VISIT = "last_visit"
-FAULT = "a fault of gpuconsole; its trace is in gpuconsole.log in the state folder"
 READ_AFTER = ("container", "triton.server", "triton.index", "triton.stats", "triton.config", "repository", "gpu")
 """Sources that are asked at once when a change has ended: each shows another side of it."""
 OURS_FOR = 15.0
@@ -410,20 +410,10 @@ class Acting:
     def _work(self, job: Callable[[], Result], then: Callable[[Result | None, str], None]) -> None:
         """`job` in a thread; then, in the UI thread, `then` with its result or one sentence."""
 
-        def run() -> None:
-            from console.core.plan import Refused, WrongInput
+        def ended(result: Result | None, error: str) -> None:
+            self._later(lambda: then(result, error))
 
-            result: Result | None = None
-            error = FAULT
-            try:
-                result = job()
-                error = ""
-            except (Refused, WrongInput, SourceError, OSError) as failure:
-                error = one_line(str(failure), 1000) or type(failure).__name__
-            finally:
-                self._later(lambda: then(result, error))
-
-        threading.Thread(target=run, name="acting", daemon=True).start()
+        threading.Thread(target=lambda: attempt(job, ended), name="acting", daemon=True).start()
 
 
 def _may_cause(plan: Plan, event: Event) -> bool:

@@ -8,9 +8,26 @@ from typing import TypeVar
 
 from console.core.model import SourceError
 from console.core.text import one_line
-from console.tui.acting import FAULT
 
 Result = TypeVar("Result")
+
+
+FAULT = "a fault of gpuconsole; its trace is in gpuconsole.log in the state folder"
+
+
+def attempt(job: Callable[[], Result], ended: Callable[[Result | None, str], None]) -> None:
+    """Do `job` here and tell its result, or what prevents it as one sentence; a fault of ours is told and raised."""
+    from console.core.plan import Refused, WrongInput
+
+    result: Result | None = None
+    error = FAULT
+    try:
+        result = job()
+        error = ""
+    except (Refused, WrongInput, SourceError, OSError) as failure:
+        error = one_line(str(failure), 1000) or type(failure).__name__
+    finally:
+        ended(result, error)
 
 
 class Lane:
@@ -36,17 +53,7 @@ class Lane:
             begin()
 
     def _run(self, job: Callable[[], Result], then: Callable[[Result | None, str], None]) -> None:
-        from console.core.plan import Refused, WrongInput
-
-        result: Result | None = None
-        error = FAULT
-        try:
-            result = job()
-            error = ""
-        except (Refused, WrongInput, SourceError, OSError) as failure:
-            error = one_line(str(failure), 1000) or type(failure).__name__
-        finally:
-            self._later(lambda: self._ended(result, error, then))
+        attempt(job, lambda result, error: self._later(lambda: self._ended(result, error, then)))
 
     def _ended(self, result: Result | None, error: str, then: Callable[[Result | None, str], None]) -> None:
         waiting, self._next = self._next, None

@@ -11,8 +11,7 @@ import pytest
 
 from console.core.model import Snapshot, SourceError
 from console.core.plan import Refused, WrongInput
-from console.tui.acting import FAULT
-from console.tui.lane import Lane
+from console.tui.lane import FAULT, Lane
 from console.tui.tuner import LateTuner
 from tests.fakes.session import FakeSession
 
