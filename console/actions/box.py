@@ -44,6 +44,11 @@ class BoxSpec(Struct, frozen=True):
     nvml: str = ""
     """State file of the simulated card; "" = the real library."""
 
+    @property
+    def host(self) -> str:
+        """The box's name; a simulated one has its own."""
+        return host.hostname(Path(self.root))
+
     def state_in(self, folder: Path) -> Path:
         """Where the box's journals, audit and backups lie in the console's state folder: what was only simulated stays
         apart from what was really done."""
@@ -82,8 +87,8 @@ class Box:
 
     @property
     def host(self) -> str:
-        """The box's name, as plans say it; a simulated one has its own."""
-        return host.hostname(self.root)
+        """The box's name, as plans and audit say it."""
+        return self.spec.host
 
     # --------------------------------------------------------------------------------------------------------- looks
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import platform
 import queue
 import signal
 import threading
@@ -337,7 +336,7 @@ def record(
         kind=kind,
         wall=time.time(),
         operator=request.operator,
-        host="simulated" if request.spec.simulated is not None else platform.node(),
+        host=request.spec.host,
         action=plan.action,
         target=plan.target,
         title=plan.title,

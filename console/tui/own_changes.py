@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -78,9 +77,8 @@ def outcome_of(record: Record) -> Outcome | None:
 
 def headline(record: Record) -> str:
     """What was done, without the host that the whole screen is about: `ranking 2: delay_us 500 → 2000, live only`."""
-    text = record.intent.title
-    for host in (record.intent.host, os.uname().nodename):
-        text = text.replace(f" on {host}", "", 1) if host else text
+    host = f" on {record.intent.host}" if record.intent.host else ""
+    text = record.intent.title.replace(host, "", 1)
     outcome = outcome_of(record)
     if outcome is None or outcome.word != "done":
         return text if outcome is None else f"{text}: {outcome.word}"
