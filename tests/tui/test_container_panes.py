@@ -172,6 +172,14 @@ def test_the_log_as_drawn() -> None:
     assert all(len(line) <= WIDTH for line in lines[:8])
 
 
+def test_blanks_that_fill_a_table_up_are_no_hidden_text() -> None:
+    """Triton pads its option table to the widest value: `model_control_mode | MODE_EXPLICIT`, and 200 blanks."""
+    row = LogLine(
+        drawn.log_lines()[0].wall, "stderr", "| model_control_mode | MODE_EXPLICIT" + " " * 200, "I", "main.cc"
+    )
+    assert _log((row,))[0].endswith("MODE_EXPLICIT")
+
+
 def test_a_filter_leaves_matching_lines_and_turned_round_the_others() -> None:
     assert len(_log(drawn.log_lines(), filter="rerank")) == 3
     assert len(_log(drawn.log_lines(), filter="!rerank")) == 6

@@ -172,7 +172,7 @@ class ContainerLog(Pane):
             notes = [f"{entry.times} times"] if entry.times > 1 else []
             letter = self._letter(line)
             notes += [f"event {letter}"] if letter else []
-            shown, tail = _fitted(one_line(line.text), line.truncated, notes, room)
+            shown, tail = _fitted(one_line(line.text).rstrip(), line.truncated, notes, room)
             style = LEVEL_STYLES.get(line.level or "", "")
             return (*head, *self._marked(shown, style), (tail, "dim"))
 
