@@ -135,7 +135,11 @@ class Replacement:
     # --------------------------------------------------------------------------------------------------------- onwards
 
     def forward(self) -> Outcome:
-        """All steps that are still to be done; on failure, or when the operator stops it, the way back."""
+        """All steps that are still to be done; on failure, or when the operator stops it, the way back.
+
+        Refused, with nothing touched, where somebody else's container has the name already.
+        """
+        self._must_be_ours(self._stood())
         try:
             for step in (self._stop, self._aside, self._create, self._start):
                 if self._run.cancelled.is_set():
