@@ -66,21 +66,26 @@ def spec_files(root: Path = Path("/")) -> list[SpecFile]:
 def _read(path: Path) -> SpecFile:
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_FILE)
-        document = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            return parsed(str(path), file.read(MAX_FILE))
     except OSError as error:
         return SpecFile(str(path), error=f"it cannot be read: {error.strerror}")
+
+
+def parsed(path: str, data: bytes | str) -> SpecFile:
+    """A spec file from its text; `error` set where it is none."""
+    try:
+        document = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        return SpecFile(str(path), error=f"it is no YAML or JSON: {one_line(str(error), 120)}")
+        return SpecFile(path, error=f"it is no YAML or JSON: {one_line(str(error), 120)}")
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str):
-        return SpecFile(str(path), error="it names no kind")
+        return SpecFile(path, error="it names no kind")
     kind = document["kind"]
     devices = {
         f"{kind}={one.get('name')}": _table(one.get("containerEdits"))
         for one in document.get("devices") or ()
         if isinstance(one, dict)
     }
-    return SpecFile(str(path), str(document.get("cdiVersion", "")), devices, _table(document.get("containerEdits")))
+    return SpecFile(path, str(document.get("cdiVersion", "")), devices, _table(document.get("containerEdits")))
 
 
 def _table(value: object) -> Mapping[str, Any]:

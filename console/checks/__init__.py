@@ -1,0 +1,1 @@
+"""Checks: pure functions from Facts to Findings, and the verdicts that link findings to causes."""

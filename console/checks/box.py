@@ -1,0 +1,185 @@
+"""What more than one check wants to know of a box: its distribution, its driver, whose containers these are, the Triton
+container as Podman inspects it. Needs stand beside each, for the checks that use it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from console.clients import cdi
+from console.clients.nvidia_host import nvrm_version
+from console.core.facts import Evidence, Facts, Unknowable
+from console.core.triton_command import flag_value
+
+# -------------------------------------------------------------------------------------------------------- distribution
+
+OS_RELEASE = "/etc/os-release"
+
+
+class Distro(Struct, frozen=True):
+    """From /etc/os-release."""
+
+    id: str
+    like: tuple[str, ...]
+    version: str
+    name: str = ""
+
+    @property
+    def major(self) -> int | None:
+        """8 of `8.10`; None where it is no number."""
+        head = self.version.partition(".")[0]
+        return int(head) if head.isascii() and head.isdigit() else None
+
+    @property
+    def is_el(self) -> bool:
+        """RHEL or a rebuild."""
+        return bool({self.id, *self.like} & {"rhel", "centos", "rocky", "almalinux", "ol"}) and self.id != "fedora"
+
+    @property
+    def is_debian(self) -> bool:
+        """Debian, Ubuntu and what is made from them."""
+        return bool({self.id, *self.like} & {"debian", "ubuntu"})
+
+
+def distro(facts: Facts) -> Distro:
+    """Needs OS_RELEASE."""
+    fields: dict[str, str] = {}
+    for line in facts.text(OS_RELEASE).splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.isidentifier():
+            fields[name] = value.strip().strip("\"'")
+    return Distro(
+        fields.get("ID", ""),
+        tuple(fields.get("ID_LIKE", "").split()),
+        fields.get("VERSION_ID", ""),
+        fields.get("PRETTY_NAME", ""),
+    )
+
+
+def install(box: Distro, el: Sequence[str], debian: Sequence[str] | None = None) -> str:
+    """The line that installs packages here."""
+    if box.is_debian:
+        return f"sudo apt-get install -y {' '.join(debian if debian is not None else el)}"
+    return f"sudo dnf -y install {' '.join(el)}"
+
+
+# -------------------------------------------------------------------------------------------------------------- driver
+
+DRIVER = ("/sys/module/nvidia/version", "/proc/driver/nvidia/version")
+
+
+def driver(facts: Facts) -> tuple[str, Evidence] | None:
+    """Version of the loaded nvidia module and where it was read; None where surely none is loaded. Needs DRIVER."""
+    text = facts.maybe(DRIVER[0])
+    if text and text.strip():
+        return text.strip(), Evidence(DRIVER[0], text.strip())
+    text = facts.maybe(DRIVER[1])
+    found = nvrm_version(text or "")
+    return (found, Evidence(f"{DRIVER[1]}:1", (text or "").splitlines()[0])) if found else None
+
+
+def is_open(facts: Facts) -> bool | None:
+    """Whether the loaded module is the open one; None where that is not told. Needs DRIVER[1]."""
+    text = facts.maybe(DRIVER[1]) or ""
+    return "Open Kernel Module" in text if "NVRM version" in text else None
+
+
+def gpus(facts: Facts) -> tuple[str, ...]:
+    """PCI addresses of the NVIDIA display-class devices; Unknowable where the bus was not seen. Needs
+    `/sys/bus/pci/devices/*/vendor`."""
+    if "gpu" not in facts.variables:
+        raise Unknowable("the PCI bus could not be listed", "lspci -d 10de:")
+    return facts.every("gpu")
+
+
+# -------------------------------------------------------------------------------------------------------------- Podman
+
+PING = "@podman.ping"
+INSPECT = "@podman.inspect"
+
+
+def podman_version(facts: Facts) -> str:
+    """Such as `4.9.4`. Needs PING."""
+    return str(facts.answer(PING).get("version") or "")
+
+
+def version(text: str) -> tuple[int, ...]:
+    """Numbers of a version, to compare: `4.9.4-rhel` is (4, 9, 4); () where it begins with none."""
+    match = re.match(r"\d+(?:\.\d+)*", text)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
+
+
+def rootless(facts: Facts) -> bool:
+    """Whose containers these are. Needs PING."""
+    found = facts.answer(PING).get("rootless")
+    if not isinstance(found, bool):
+        raise Unknowable(
+            "whether Podman runs rootless is not told", "podman info --format '{{.Host.Security.Rootless}}'"
+        )
+    return found
+
+
+def inspect(facts: Facts) -> Mapping[str, Any]:
+    """The Triton container as Podman inspects it; Unknowable where there is none or Podman was not asked."""
+    found = facts.answer(INSPECT)
+    if not isinstance(found, dict):
+        raise Unknowable("there is no Triton container")
+    return found
+
+
+def has_container(facts: Facts) -> bool:
+    """False where Podman was asked and has no Triton container; Unknowable where it was not asked. Needs INSPECT."""
+    return isinstance(facts.answer(INSPECT), dict)
+
+
+def at(found: Any, *path: str) -> Any:
+    """A value deep in JSON, by keys; None where a step is missing: `at(inspect(facts), "HostConfig", "ShmSize")`."""
+    for step in path:
+        if not isinstance(found, Mapping) or step not in found:
+            return None
+        found = found[step]
+    return found
+
+
+def runs(found: Mapping[str, Any]) -> bool:
+    """Whether the inspected container runs."""
+    return at(found, "State", "Status") in ("running", "paused")
+
+
+def argv(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """The command line inside the container."""
+    return tuple(str(word) for word in (found.get("Path"), *(found.get("Args") or ())) if word)
+
+
+def flag(found: Mapping[str, Any], name: str) -> str | None:
+    """A flag of Triton's command line (`exit-timeout-secs`); None where it is not given."""
+    return flag_value(argv(found), name)
+
+
+# ----------------------------------------------------------------------------------------------------------------- CDI
+
+CDI_NEEDS = ("/etc/cdi/*", "/var/run/cdi/*", "/run/cdi/*")
+NVIDIA_KIND = "nvidia.com/gpu"
+
+
+def cdi_specs(facts: Facts) -> tuple[cdi.SpecFile, ...]:
+    """All spec files in Podman's order (/var/run wins), read or not. Needs CDI_NEEDS."""
+    found: list[cdi.SpecFile] = []
+    for folder in cdi.FOLDERS:
+        for path in facts.glob(f"/{folder}/*"):
+            if not path.endswith((".yaml", ".yml", ".json")):
+                continue
+            fact = facts.file(path)
+            if fact.text is None:
+                found.append(cdi.SpecFile(path, error=f"it cannot be read: {fact.why}"))
+            else:
+                found.append(cdi.parsed(path, fact.text))
+    return tuple(found)
+
+
+def defines_nvidia(spec: cdi.SpecFile) -> bool:
+    """Whether a spec file is of kind nvidia.com/gpu."""
+    return any(name.startswith(f"{NVIDIA_KIND}=") for name in spec.devices)
