@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from console.core.facts import AnswerFact, CommandFact, FileFact, Facts, SpaceFact
+from console.core.facts import AnswerFact, CommandFact, Facts, FileFact, SpaceFact
 
 ABSENT = FileFact("absent")
 DENIED = FileFact("unknown", why="permission denied")
