@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
@@ -64,6 +65,64 @@ def install(box: Distro, el: Sequence[str], debian: Sequence[str] | None = None)
     if box.is_debian:
         return f"sudo apt-get install -y {' '.join(debian if debian is not None else el)}"
     return f"sudo dnf -y install {' '.join(el)}"
+
+
+# ------------------------------------------------------------------------------------------------------------ packages
+
+RPM_ALL = r"$ rpm -qa --qf '%{NAME}\t%{VERSION}\n'"
+DEB_ALL = r"$ dpkg-query -W -f='${Package}\t${Version}\t${Status}\n'"
+"""The names in braces are the programs' own: none is of VARIABLES, so they stay as written."""
+
+
+def rpms(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """Installed packages as (name, version), `("container-selinux", "2.229.0")`; a name can come twice (kernels).
+    Unknowable where the list could not be had. Needs RPM_ALL."""
+    return tuple((name, version) for name, version, *_ in _packages(facts, RPM_ALL, 2))
+
+
+def debs(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """Installed packages as (name, version), `("podman", "4.3.1+ds1-8+deb12u1")`; removed ones that left their
+    settings behind are not told. Unknowable where the list could not be had. Needs DEB_ALL."""
+    return tuple(
+        (name, version) for name, version, status, *_ in _packages(facts, DEB_ALL, 3) if status.endswith(" installed")
+    )
+
+
+def _packages(facts: Facts, need: str, columns: int) -> list[list[str]]:
+    words = need.removeprefix("$ ")
+    found = facts.command(words)
+    rows = [row for line in found.out.splitlines() if len(row := line.split("\t")) == columns and row[0]]
+    if not rows:
+        program = words.partition(" ")[0]
+        raise Unknowable(f"{program} listed no packages (it ended with {found.code})", words)
+    return rows
+
+
+# ---------------------------------------------------------------------------------------------------------- kernel log
+
+KERNEL_LOG = "@kernel.log"
+
+
+def kernel_lines(facts: Facts, pattern: str) -> tuple[Evidence, ...]:
+    """Lines of the kernel log in which the pattern is found, oldest first, each with its time (UTC); Unknowable where
+    the log could not be read. Needs KERNEL_LOG."""
+    answer = facts.answer(KERNEL_LOG)
+    lines = answer.get("lines") if isinstance(answer, dict) else None
+    if not isinstance(lines, list):
+        raise Unknowable("the kernel log could not be read", "sudo dmesg")
+    wanted = re.compile(pattern)
+    found: list[Evidence] = []
+    for line in lines:
+        text = line.get("text") if isinstance(line, dict) else None
+        if isinstance(text, str) and wanted.search(text):
+            found.append(Evidence(_moment(line.get("wall")), text))
+    return tuple(found)
+
+
+def _moment(wall: Any) -> str:
+    if not isinstance(wall, int | float) or not 0 < wall < 1e11:
+        return "kernel log"
+    return f"kernel log, {datetime.fromtimestamp(wall, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 # -------------------------------------------------------------------------------------------------------------- driver
