@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from console.core.facts import Evidence
-from console.core.model import Sign
+from console.core.sign import Sign
 
 FixClass = Literal["B", "P", "R", "S"]
 """B: takes effect now, reversible, no reboot. P: persistent, with backup and undo. R: needs a reboot, prepared by hand.

@@ -18,11 +18,12 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
+from console.core.finding import Report
+from console.core.sign import Sign as Sign
+
 T = TypeVar("T")
 
 ErrorKind = Literal["unavailable", "permission", "timeout", "protocol", "bug"]
-Sign = Literal["fail", "warn", "unknown", "ok", "note", "none"]
-"""fail ✗, warn ▲, unknown ?, ok ●, note ● (worth knowing, no alarm), none – (does not apply)."""
 
 
 class SourceError(Exception):
@@ -1015,6 +1016,7 @@ class Snapshot(Struct, frozen=True):
     container: Reading[PodmanState] = Reading("container", 2.0)
     host: Reading[HostState] = Reading("host", 1.0)
     kernel: Reading[KernelLog] = Reading("kernel_log", 2.0)
+    checks: Reading[Report] = Reading("checks", 300.0)
     models: tuple[ModelRow, ...] = ()
     serving: Serving = Serving("UNKNOWN")
     traffic: Traffic = Traffic()
@@ -1041,5 +1043,6 @@ PART_FIELDS: Mapping[str, str] = {
     "container": "container",
     "host": "host",
     "kernel_log": "kernel",
+    "checks": "checks",
 }
 """Part name (what sources publish) -> field of Snapshot."""

@@ -49,7 +49,7 @@ class Field(Struct, frozen=True):
 class Target(Struct, frozen=True):
     """What is changed, as it was when the key was pressed. Checked again just before anything is done."""
 
-    kind: Literal["container", "model", "gpu", "image", "server", "unit", "action"]
+    kind: Literal["container", "model", "gpu", "image", "server", "unit", "action", "check"]
     name: str
     """What a person types to confirm."""
     identity: Mapping[str, str] = field(default_factory=dict)
