@@ -7,9 +7,10 @@ version, two of one folder that define the same name (host.md 3.2 and checks B03
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from msgspec import Struct
@@ -28,6 +29,17 @@ _ACCEPTED: tuple[tuple[tuple[int, int], tuple[int, int]], ...] = (
     ((4, 1), (0, 4)),
 )
 """(Podman from, newest CDI version that it accepts); host.md section 0."""
+_SINCE: Mapping[str, Mapping[str, tuple[int, int]]] = {
+    "": {"annotations": (0, 6)},
+    "devices": {"annotations": (0, 6)},
+    "containerEdits": {"additionalGids": (0, 7), "intelRdt": (0, 7), "netDevices": (1, 1)},
+    "deviceNodes": {"hostPath": (0, 5)},
+    "mounts": {"type": (0, 4)},
+}
+"""Keys by the table that they stand in -> the CDI version that first knew them. A reader that does not know one drops
+the whole file, whatever version it declares (CDI SPEC.md, `released versions`)."""
+_DRIVER = re.compile(r"\.so\.([0-9]{3}\.[0-9]{1,3}(?:\.[0-9]{1,3})?)$")
+"""Libraries of the driver carry its version; those of others (`libnvidia-egl-wayland.so.1.1.13`) have small numbers."""
 
 
 class SpecFile(Struct, frozen=True):
@@ -40,6 +52,15 @@ class SpecFile(Struct, frozen=True):
     """What each of its devices adds."""
     error: str = ""
     """Why it is no use; "" = it can be read."""
+    keys: Mapping[str, tuple[int, int]] = {}
+    """Keys that it uses and that not every version knows -> the CDI version from which on they are known."""
+
+
+class HostPath(Struct, frozen=True):
+    """A path of this host that a spec puts into containers, or that runs for them."""
+
+    kind: Literal["node", "mount", "hook"]
+    path: str
 
 
 class Resolved(Struct, frozen=True):
@@ -82,10 +103,37 @@ def parsed(path: str, data: bytes | str) -> SpecFile:
     kind = document["kind"]
     devices = {
         f"{kind}={one.get('name')}": _table(one.get("containerEdits"))
-        for one in document.get("devices") or ()
+        for one in _list(document, "devices")
         if isinstance(one, dict)
     }
-    return SpecFile(path, str(document.get("cdiVersion", "")), devices, _table(document.get("containerEdits")))
+    version = document.get("cdiVersion")
+    return SpecFile(
+        path,
+        "" if version is None else str(version),
+        devices,
+        _table(document.get("containerEdits")),
+        keys=_newer_keys(document),
+    )
+
+
+def _newer_keys(document: Mapping[str, Any]) -> Mapping[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+
+    def look(place: str, table: object) -> None:
+        found.update({key: since for key, since in _SINCE[place].items() if key in _table(table)})
+
+    look("", document)
+    all_edits = [document.get("containerEdits")]
+    devices = document.get("devices")
+    for device in devices if isinstance(devices, list) else ():
+        look("devices", device)
+        all_edits.append(_table(device).get("containerEdits"))
+    for edits in all_edits:
+        look("containerEdits", edits)
+        for name in ("deviceNodes", "mounts"):
+            for one in _list(_table(edits), name):
+                look(name, one)
+    return found
 
 
 def _table(value: object) -> Mapping[str, Any]:
@@ -112,12 +160,9 @@ def resolve(name: str, podman: str | None, root: Path = Path("/")) -> Resolved:
     same = [file for file in holding if Path(file.path).parent == Path(chosen.path).parent]
     if len(same) > 1:
         return Resolved(name, f"{same[0].path} and {same[1].path} both define it: Podman takes neither", chosen.path)
-    newest = accepted(podman)
-    version = _version(chosen.version)
-    if newest is not None and version is not None and version > newest:
-        limit = ".".join(map(str, newest))
-        why = f"{chosen.path} is of CDI {chosen.version}, Podman {podman} reads up to {limit}: it skips the file"
-        return Resolved(name, why, chosen.path)
+    why = skipped(chosen, podman)
+    if why:
+        return Resolved(name, f"{chosen.path} {why}: it skips the file", chosen.path)
     missing = next(_missing(chosen, name, root), "")
     return Resolved(name, f"{chosen.path} names {missing}, which is not there" if missing else "", chosen.path)
 
@@ -132,19 +177,58 @@ def _absent(name: str, files: Sequence[SpecFile]) -> str:
     return f"no CDI spec file defines it; there are {known or 'none'}"
 
 
+def host_paths(file: SpecFile, names: Iterable[str] | None = None) -> tuple[HostPath, ...]:
+    """Absolute paths of this host that a spec names for these devices (None = for all), each once, in its order."""
+    found: dict[tuple[str, str], HostPath] = {}
+    for edits in (file.edits, *(file.devices[name] for name in (file.devices if names is None else names))):
+        nodes = (_table(one).get("hostPath") or _table(one).get("path") for one in _list(edits, "deviceNodes"))
+        mounts = (_table(one).get("hostPath") for one in _list(edits, "mounts"))
+        hooks = (_table(one).get("path") for one in _list(edits, "hooks"))
+        kinds: tuple[tuple[Literal["node", "mount", "hook"], Iterable[object]], ...] = (
+            ("node", nodes),
+            ("mount", mounts),
+            ("hook", hooks),
+        )
+        for kind, paths in kinds:
+            for path in paths:
+                if isinstance(path, str) and path.startswith("/"):
+                    found.setdefault((kind, path), HostPath(kind, path))
+    return tuple(found.values())
+
+
+def driver_version(file: SpecFile) -> str:
+    """The driver's version as the names of the mounted libraries have it; "" where none tells, the most frequent one
+    where they differ."""
+    found = [m[1] for one in host_paths(file) if one.kind == "mount" and (m := _DRIVER.search(one.path))]
+    return max(dict.fromkeys(found), key=found.count, default="")
+
+
+def taken(files: Sequence[SpecFile], podman: str | None) -> Mapping[str, SpecFile]:
+    """Device names that this Podman knows -> the file that it takes each from: those that it can read and accepts, and
+    of two that define one name the later. `files` in Podman's order; podman None = not known: it accepts all."""
+    return {name: file for file in files if not file.error and not skipped(file, podman) for name in file.devices}
+
+
+def skipped(file: SpecFile, podman: str | None) -> str:
+    """Why this Podman drops the whole file: the rest of a sentence that begins with its path; "" where it does not, or
+    where that is not known."""
+    version = _version(file.version)
+    if version is None:
+        return f"has no cdiVersion that is one ({one_line(file.version, 20) or 'none is given'})"
+    newest = accepted(podman)
+    if newest is None:
+        return ""
+    limit = ".".join(map(str, newest))
+    if version > newest:
+        return f"is of CDI {file.version}, Podman {podman} reads up to {limit}"
+    unknown = next((key for key, since in file.keys.items() if since > newest), "")
+    return f"has the key {unknown}, which Podman {podman} (CDI up to {limit}) does not know" if unknown else ""
+
+
 def _missing(file: SpecFile, name: str, root: Path) -> Iterator[str]:
-    for edits in (file.edits, file.devices[name]):
-        for one in _list(edits, "deviceNodes"):
-            yield from _gone(root, _table(one).get("hostPath") or _table(one).get("path"))
-        for one in _list(edits, "mounts"):
-            yield from _gone(root, _table(one).get("hostPath"))
-        for one in _list(edits, "hooks"):
-            yield from _gone(root, _table(one).get("path"))
-
-
-def _gone(root: Path, path: object) -> Iterator[str]:
-    if isinstance(path, str) and path.startswith("/") and not os.path.exists(root / path.lstrip("/")):
-        yield path
+    for one in host_paths(file, [name]):
+        if not os.path.exists(root / one.path.lstrip("/")):
+            yield one.path
 
 
 def _list(edits: Mapping[str, Any], name: str) -> Sequence[object]:

@@ -86,3 +86,77 @@ def test_any_bytes(tmp_path: Path, data: bytes) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "x.yaml").write_bytes(data)
     assert cdi.resolve(NAME, "4.9.4", tmp_path).problem
+
+
+def spec_text(version: str = "0.5.0", common: str = "{}", device: str = "{}", more: str = "") -> str:
+    head = f"cdiVersion: {version}\nkind: nvidia.com/gpu\n{more}\ncontainerEdits: {common}\n"
+    return head + f"devices:\n- name: all\n  containerEdits: {device}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "podman", "why"),
+    [
+        (spec_text(), "4.9.4", ""),
+        (spec_text("0.7.0"), "4.9.4", "is of CDI 0.7.0, Podman 4.9.4 reads up to 0.6"),
+        (spec_text("0.7.0"), "5.1.0", ""),
+        (spec_text("0.7.0"), None, ""),
+        (spec_text(device='{"additionalGids": [44]}'), "4.9.4", "has the key additionalGids"),
+        (spec_text(common='{"additionalGids": [44]}'), "5.2.0", ""),
+        (spec_text("0.4.0", '{"deviceNodes": [{"path": "/dev/a", "hostPath": "/dev/b"}]}'), "4.2.0", "key hostPath"),
+        (spec_text("0.4.0", '{"deviceNodes": [{"path": "/dev/a", "hostPath": "/dev/b"}]}'), "4.3.1", ""),
+        (spec_text("0.3.0", more="annotations: {a: b}"), "4.6.2", "key annotations"),
+        (spec_text('""'), None, "no cdiVersion that is one (none is given)"),
+        (spec_text("new"), "5.5.0", "no cdiVersion that is one (new)"),
+    ],
+)
+def test_what_makes_podman_drop_a_file(text: str, podman: str | None, why: str) -> None:
+    found = cdi.skipped(cdi.parsed("x", text), podman)
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+def test_every_path_of_the_host_that_a_spec_names_once() -> None:
+    common = """{"deviceNodes": [{"path": "/dev/nvidiactl"}, {"path": "/dev/a", "hostPath": "/dev/b"}, {"path": 5}, 7],
+      "mounts": [{"hostPath": "/l/libcuda.so.550.90.07"}, {"hostPath": "/l/libnvidia-egl-wayland.so.1.1.13"}],
+      "hooks": [{"path": "/usr/bin/nvidia-cdi-hook"}, {"path": "/usr/bin/nvidia-cdi-hook"}, {"path": "relative"}]}"""
+    found = cdi.parsed("x", spec_text(common=common, device='{"deviceNodes": [{"path": "/dev/nvidia0"}]}'))
+    assert [(one.kind, one.path) for one in cdi.host_paths(found)] == [
+        ("node", "/dev/nvidiactl"),
+        ("node", "/dev/b"),
+        ("mount", "/l/libcuda.so.550.90.07"),
+        ("mount", "/l/libnvidia-egl-wayland.so.1.1.13"),
+        ("hook", "/usr/bin/nvidia-cdi-hook"),
+        ("node", "/dev/nvidia0"),
+    ]
+    assert "/dev/nvidia0" not in {one.path for one in cdi.host_paths(found, [])}
+    assert cdi.driver_version(found) == "550.90.07"
+    assert cdi.driver_version(cdi.parsed("x", spec_text())) == ""
+
+
+def test_from_which_file_podman_takes_a_device() -> None:
+    old, new = cdi.parsed("/etc/cdi/a.yaml", spec_text()), cdi.parsed("/var/run/cdi/a.yaml", spec_text("0.7.0"))
+    broken = cdi.parsed("/var/run/cdi/b.yaml", "a: [")
+    assert cdi.taken([old, new, broken], "5.1.0") == {NAME: new}
+    assert cdi.taken([old, new, broken], "4.9.4") == {NAME: old}
+    assert cdi.taken([new], "4.9.4") == {}
+
+
+@given(
+    st.recursive(
+        st.none() | st.text(max_size=9) | st.integers(),
+        lambda c: (
+            st.lists(c)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["kind", "devices", "containerEdits", "deviceNodes", "mounts", "hooks", "path", "name"]
+                ),
+                c,
+            )
+        ),
+    )
+)
+def test_no_document_is_too_odd(document: object) -> None:
+    found = cdi.parsed("x", json.dumps(document))
+    cdi.host_paths(found)
+    cdi.driver_version(found)
+    cdi.taken([found], "4.9.4")
