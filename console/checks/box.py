@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from console.clients import cdi
 from console.clients.nvidia_host import nvrm_version
 from console.core.facts import Evidence, Facts, Unknowable
+from console.core.model import GpuBox
 from console.core.triton_command import flag_value
 
 # -------------------------------------------------------------------------------------------------------- distribution
@@ -194,6 +196,17 @@ def has_container(facts: Facts) -> bool:
     return isinstance(facts.answer(INSPECT), dict)
 
 
+CONTAINER = (INSPECT, "stat /usr/bin/podman", "stat /usr/local/bin/podman")
+
+
+def no_container(facts: Facts) -> str:
+    """Why checks of the Triton container do not apply; "" where there is one. Unknowable where Podman is here and was
+    not asked. Needs CONTAINER."""
+    if facts.why_not(INSPECT) and not facts.exists(CONTAINER[1][5:]) and not facts.exists(CONTAINER[2][5:]):
+        return "Podman is not installed"
+    return "" if has_container(facts) else "no Triton container"
+
+
 def at(found: Any, *path: str) -> Any:
     """A value deep in JSON, by keys; None where a step is missing: `at(inspect(facts), "HostConfig", "ShmSize")`."""
     for step in path:
@@ -216,6 +229,24 @@ def argv(found: Mapping[str, Any]) -> tuple[str, ...]:
 def flag(found: Mapping[str, Any], name: str) -> str | None:
     """A flag of Triton's command line (`exit-timeout-secs`); None where it is not given."""
     return flag_value(argv(found), name)
+
+
+# ---------------------------------------------------------------------------------------------------------------- NVML
+
+NVML = "@nvml"
+
+
+def nvml(facts: Facts) -> GpuBox:
+    """What NVML tells of the cards; Unknowable where it could not be asked or failed. Needs NVML."""
+    found = facts.answer(NVML)
+    box = found.get("box") if isinstance(found, dict) else None
+    if box is None:
+        error = found.get("error") if isinstance(found, dict) else None
+        raise Unknowable(f"NVML: {error.get('text') if isinstance(error, dict) else 'no answer'}", "nvidia-smi")
+    try:
+        return msgspec.convert(box, GpuBox)
+    except msgspec.ValidationError as error:
+        raise Unknowable(f"NVML's answer is not understood: {error}", "nvidia-smi") from error
 
 
 # ----------------------------------------------------------------------------------------------------------------- CDI
