@@ -162,9 +162,25 @@ PING = "@podman.ping"
 INSPECT = "@podman.inspect"
 
 
+PODMAN_VERSION = "$ podman --version"
+PODMAN = (PING, PODMAN_VERSION)
+
+
+def podman_told(facts: Facts) -> str | None:
+    """Podman's version by its service, else by its program; None where neither tells. Needs PODMAN."""
+    if not facts.why_not(PING) and (told := podman_version(facts)):
+        return told
+    try:
+        said = facts.command(PODMAN_VERSION.removeprefix("$ ")).out
+    except Unknowable:
+        return None
+    match = re.search(r"version (\d+\.\d+\S*)", said)
+    return match[1] if match else None
+
+
 def podman_version(facts: Facts) -> str:
     """Such as `4.9.4`. Needs PING."""
-    return str(facts.answer(PING).get("version") or "")
+    return str(at(facts.answer(PING), "version") or "")
 
 
 def version(text: str) -> tuple[int, ...]:
@@ -175,7 +191,7 @@ def version(text: str) -> tuple[int, ...]:
 
 def rootless(facts: Facts) -> bool:
     """Whose containers these are. Needs PING."""
-    found = facts.answer(PING).get("rootless")
+    found = at(facts.answer(PING), "rootless")
     if not isinstance(found, bool):
         raise Unknowable(
             "whether Podman runs rootless is not told", "podman info --format '{{.Host.Security.Rootless}}'"
@@ -258,18 +274,55 @@ NVIDIA_KIND = "nvidia.com/gpu"
 def cdi_specs(facts: Facts) -> tuple[cdi.SpecFile, ...]:
     """All spec files in Podman's order (/var/run wins), read or not. Needs CDI_NEEDS."""
     found: list[cdi.SpecFile] = []
-    for folder in cdi.FOLDERS:
-        for path in facts.glob(f"/{folder}/*"):
-            if not path.endswith((".yaml", ".yml", ".json")):
-                continue
-            fact = facts.file(path)
-            if fact.text is None:
-                found.append(cdi.SpecFile(path, error=f"it cannot be read: {fact.why}"))
-            else:
-                found.append(cdi.parsed(path, fact.text))
+    for path in _cdi_files(facts):
+        fact = facts.file(path)
+        if fact.text is None or fact.cut:
+            why = fact.why or ("only its first part was read" if fact.cut else "its text was not read")
+            found.append(cdi.SpecFile(path, error=f"it cannot be read: {why}"))
+        else:
+            found.append(cdi.parsed(path, fact.text))
     return tuple(found)
+
+
+def _cdi_files(facts: Facts) -> tuple[str, ...]:
+    paths = (path for folder in cdi.FOLDERS for path in facts.glob(f"/{folder}/*"))
+    return tuple(path for path in paths if path.endswith((".yaml", ".yml", ".json")))
 
 
 def defines_nvidia(spec: cdi.SpecFile) -> bool:
     """Whether a spec file is of kind nvidia.com/gpu."""
     return any(name.startswith(f"{NVIDIA_KIND}=") for name in spec.devices)
+
+
+def cdi_unread(facts: Facts) -> tuple[str, ...]:
+    """Spec files whose text is not known, though Podman may well read them. Needs CDI_NEEDS."""
+    return tuple(path for path in _cdi_files(facts) if facts.file(path).text is None or facts.file(path).cut)
+
+
+def cdi_in_force(facts: Facts) -> tuple[cdi.SpecFile, ...]:
+    """Spec files from which Podman takes NVIDIA's devices, each once; where it takes none, those that would define
+    them. () where there surely is none. Needs CDI_NEEDS and PODMAN."""
+    specs = cdi_specs(facts)
+    found = [file for name, file in cdi.taken(specs, podman_told(facts)).items() if name.startswith(f"{NVIDIA_KIND}=")]
+    found = found or [spec for spec in specs if defines_nvidia(spec)]
+    unread = cdi_unread(facts)
+    if not found and unread:
+        raise Unknowable(f"{unread[0]} could not be read", f"sudo cat {unread[0]}")
+    return tuple({file.path: file for file in found}.values())
+
+
+# --------------------------------------------------------------------------------------------------------------- units
+
+UNITS = "@units"
+
+
+def unit(facts: Facts, name: str) -> Mapping[str, str]:
+    """What systemd says of a unit (`user:NAME` of a user's own), as `systemctl show` has it; LoadState is `not-found`
+    where there is none. Unknowable where systemd was not asked. Needs UNITS."""
+    found = at(facts.answer(UNITS), name)
+    if not isinstance(found, Mapping):
+        own = name.removeprefix("user:")
+        raise Unknowable(
+            f"systemd was not asked about {own}", f"systemctl {'--user ' if own != name else ''}show {own}"
+        )
+    return found
