@@ -16,8 +16,9 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _SECRET_ENDS = ("token", "password", "passwd", "secret", "secrets", "key", "keys", "credential", "credentials", "auth")
 _SECRET_STARTS = ("password", "passwd", "secret", "credential", "authorization")
 _SECRET_WORDS = frozenset({"pass", "pwd", "passphrase", "tokens", "creds", "bearer"})
-_URL_LOGIN = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]{0,20}://[^/\s:@]{0,256}:)[^@/\s]{1,512}(?=@)")
-_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,80})(?P<mid>[=:]\s?)(?P<value>[^\s&;,'\"]{1,2000})")
+# `}+`: what follows is never part of what is repeated, so giving back is in vain, and slow on long words
+_URL_LOGIN = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]{0,20}+://[^/\s:@]{0,256}+:)[^@/\s]{1,512}+(?=@)")
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,80}+)(?P<mid>[=:]\s?)(?P<value>[^\s&;,'\"]{1,2000})")
 _BEARER = re.compile(r"(?i)\b(?P<head>bearer\s+)[A-Za-z0-9._~+/=-]{6,2000}")
 _RESTRICTED_TEXT = re.compile(
     r"(?P<head>--(?:http-restricted-api|grpc-restricted-protocol)[=\s]\s?[^\s=]{1,500}=)(?P<value>[^\s,'\"]{1,2000})"
