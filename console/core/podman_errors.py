@@ -12,7 +12,8 @@ _NAME = re.compile(r"\bname .{1,200} already in use|UNIQUE constraint failed: Co
 """The second is what the database of Podman 5 says to a rename."""
 _NO_IMAGE = re.compile(r"image not known|no such image", re.IGNORECASE)
 _RLIMIT = re.compile(r"setting rlimit type (\d+)")
-_RLIMITS = {6: "nproc", 7: "nofile", 8: "memlock", 3: "stack"}
+RLIMITS = {6: "nproc", 7: "nofile", 8: "memlock", 3: "stack"}
+"""Number of a resource limit on Linux, as the runtimes write it -> its name for --ulimit."""
 
 _HINTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
@@ -60,7 +61,7 @@ def hint(text: str) -> str:
     """What to do about an error of Podman's; "" where nothing is known."""
     limit = _RLIMIT.search(text)
     if limit is not None:
-        name = _RLIMITS.get(int(limit[1]), f"type {limit[1]}")
+        name = RLIMITS.get(int(limit[1]), f"type {limit[1]}")
         return f"Podman may not raise the limit {name}: give a smaller ulimit, or raise the hard limit of its user"
     return next((what for pattern, what in _HINTS if pattern.search(text)), "")
 
