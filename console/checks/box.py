@@ -105,9 +105,9 @@ def _packages(facts: Facts, need: str, columns: int) -> list[list[str]]:
 KERNEL_LOG = "@kernel.log"
 
 
-def kernel_lines(facts: Facts, pattern: str) -> tuple[Evidence, ...]:
-    """Lines of the kernel log in which the pattern is found, oldest first, each with its time (UTC); Unknowable where
-    the log could not be read. Needs KERNEL_LOG."""
+def kernel_lines(facts: Facts, pattern: str, newer: float = 0.0) -> tuple[Evidence, ...]:
+    """Lines of the kernel log in which the pattern is found, oldest first, each with its time (UTC); those of before
+    `newer` (Unix time) are left out. Unknowable where the log could not be read. Needs KERNEL_LOG."""
     answer = facts.answer(KERNEL_LOG)
     lines = answer.get("lines") if isinstance(answer, dict) else None
     if not isinstance(lines, list):
@@ -116,9 +116,13 @@ def kernel_lines(facts: Facts, pattern: str) -> tuple[Evidence, ...]:
     found: list[Evidence] = []
     for line in lines:
         text = line.get("text") if isinstance(line, dict) else None
-        if isinstance(text, str) and wanted.search(text):
+        if isinstance(text, str) and wanted.search(text) and not _is_before(line.get("wall"), newer):
             found.append(Evidence(_moment(line.get("wall")), text))
     return tuple(found)
+
+
+def _is_before(wall: Any, moment: float) -> bool:
+    return isinstance(wall, int | float) and 0 < wall < moment
 
 
 def _moment(wall: Any) -> str:
