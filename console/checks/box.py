@@ -324,9 +324,10 @@ def unit(facts: Facts, name: str) -> Mapping[str, str]:
     """What systemd says of a unit (`user:NAME` of a user's own), as `systemctl show` has it; LoadState is `not-found`
     where there is none. Unknowable where systemd was not asked. Needs UNITS."""
     found = at(facts.answer(UNITS), name)
+    own = name.removeprefix("user:")
+    settle = f"systemctl {'--user ' if own != name else ''}show {own}"
     if not isinstance(found, Mapping):
-        own = name.removeprefix("user:")
-        raise Unknowable(
-            f"systemd was not asked about {own}", f"systemctl {'--user ' if own != name else ''}show {own}"
-        )
+        raise Unknowable(f"systemd was not asked about {own}", settle)
+    if found.get("error"):
+        raise Unknowable(f"{own}: {found['error']}", settle)
     return found
