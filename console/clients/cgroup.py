@@ -148,7 +148,11 @@ def owning_unit(pid: int, root: Path = Path("/")) -> str | None:
 
     `user@1000.service` owns every process of that user and is passed over for a service below it.
     """
-    text = _text(root / f"proc/{pid}/cgroup") or ""
+    return unit_of(_text(root / f"proc/{pid}/cgroup") or "")
+
+
+def unit_of(text: str) -> str | None:
+    """The same of the text of a /proc/PID/cgroup."""
     for line in text.splitlines():
         units = [unit for unit in _UNIT.findall(line) if not unit.startswith(("user@", "podman.service"))]
         if units and not line.startswith("0::/init.scope"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -14,6 +16,10 @@ from console.core.model import SourceError
 
 TIME_LIMIT = 2.0
 SIZE_LIMIT = 8 * 1024 * 1024
+ENDLESS = 64 * 1024 * 1024
+"""Bytes printed at which a program is killed: it would fill the disk within its time."""
+_LOOK_EVERY = 0.05
+"""Seconds between two looks at how much it has printed."""
 
 
 class Output(Struct, frozen=True):
@@ -30,7 +36,8 @@ class Output(Struct, frozen=True):
 
 
 def run(argv: Sequence[str], limit_s: float = TIME_LIMIT) -> Output:
-    """Run a program to its end. SourceError: unavailable (not installed), permission, timeout (it was killed).
+    """Run a program to its end. SourceError: unavailable (not installed), permission, timeout and protocol (it was
+    killed, since it took too long or printed without end).
 
     Output goes to a file first, so that a program that prints without end cannot fill memory within its time.
     """
@@ -44,12 +51,23 @@ def run(argv: Sequence[str], limit_s: float = TIME_LIMIT) -> Output:
             raise SourceError("unavailable", f"{argv[0]} is not installed") from error
         except OSError as error:
             raise SourceError("permission", f"{argv[0]} cannot be run: {error.strerror}") from error
-        try:
-            code = child.wait(limit_s)
-        except subprocess.TimeoutExpired as error:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            raise SourceError("timeout", f"{argv[0]} did not end within {limit_s:g} s") from error
+        end = time.monotonic() + limit_s
+        while True:
+            left = end - time.monotonic()
+            try:
+                code = child.wait(max(0.0, min(_LOOK_EVERY, left)))
+                break
+            except subprocess.TimeoutExpired as error:
+                endless = max(os.fstat(file.fileno()).st_size for file in (out, err)) > ENDLESS
+                if left > 0 and not endless:
+                    continue
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+                if endless:
+                    said = f"{argv[0]} printed more than {ENDLESS // 1024 // 1024} MiB"
+                    raise SourceError("protocol", said) from error
+                raise SourceError("timeout", f"{argv[0]} did not end within {limit_s:g} s") from error
         out.seek(0)
         err.seek(0)
         return Output(code, out.read(SIZE_LIMIT), err.read(64 * 1024))

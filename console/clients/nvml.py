@@ -73,6 +73,14 @@ class Absent(Struct, frozen=True):
     """True when the same question would get the same answer until NVML is opened anew."""
 
 
+class SessionError(SourceError):
+    """Why there is no NVML session; `code` is the nvmlReturn_t, None where NVML was not reached."""
+
+    def __init__(self, kind: ErrorKind, message: str, hint: str, code: int) -> None:
+        super().__init__(kind, message, hint)
+        self.code = code
+
+
 class LostError(Exception):
     """A card that answers no more (NVML 15 and kin)."""
 
@@ -228,15 +236,15 @@ class Nvml:
         if code == LIB_RM_VERSION_MISMATCH:
             return self._mismatch()
         text = "the driver was unloaded or reloaded" if code == UNINITIALIZED else _error_text(error)
-        return SourceError(_kind(code), f"NVML error {code}: {text}", _hint(code))
+        return SessionError(_kind(code), f"NVML error {code}: {text}", _hint(code), code)
 
     def _no_driver(self, code: int) -> SourceError:
         on_bus = nvidia_host.pci_devices(self._root)
         if on_bus == 0:
-            return SourceError("unavailable", NO_CARD, f"and no NVIDIA driver either (NVML error {code})")
+            return SessionError("unavailable", NO_CARD, f"and no NVIDIA driver either (NVML error {code})", code)
         there = "" if on_bus is None else f"; {_devices(on_bus)} on the PCI bus"
         what = "the NVIDIA driver is not loaded" if code == DRIVER_NOT_LOADED else "libnvidia-ml.so.1 was not found"
-        return SourceError("unavailable", f"NVML error {code}: {what}{there}", _hint(code))
+        return SessionError("unavailable", f"NVML error {code}: {what}{there}", _hint(code), code)
 
     def _mismatch(self) -> SourceError:
         loaded = self._loaded_library()
@@ -246,8 +254,10 @@ class Nvml:
         parts = f"libraries {library or '?'}, kernel {kernel or '?'}"
         if disk is not None and disk == kernel and loaded is not None and loaded != disk:
             hint = "the driver was changed while this console ran, and it holds the old library: start gpuconsole again"
-            return SourceError("unavailable", f"NVML error {LIB_RM_VERSION_MISMATCH}: {parts}", hint)
-        return SourceError("unavailable", f"NVML error {LIB_RM_VERSION_MISMATCH}: {parts}", _MISMATCH_HINT)
+        else:
+            hint = _MISMATCH_HINT
+        code = LIB_RM_VERSION_MISMATCH
+        return SessionError("unavailable", f"NVML error {code}: {parts}", hint, code)
 
     def _loaded_library(self) -> str | None:
         """Version of the library that this process holds: NVML tells it without a session, as `12.570.86.15`."""

@@ -258,6 +258,18 @@ class Podman:
         """Podman's whole inspect answer, secrets and all: not to be shown; None when there is no such container."""
         return self._decode(f"/containers/{name}/json", dict[str, Any])
 
+    def containers_all(self) -> list[dict[str, Any]]:
+        """All containers as Podman lists them, labels and command lines in the clear."""
+        return self._decode("/containers/json", list[dict[str, Any]], {"all": "true"}) or []
+
+    def images_all(self) -> list[dict[str, Any]]:
+        """All images as Podman lists them."""
+        return self._decode("/images/json", list[dict[str, Any]]) or []
+
+    def info_all(self) -> dict[str, Any] | None:
+        """Podman's own settings and its host's; takes some 400 ms, so it is for no loop."""
+        return self._decode("/info", dict[str, Any])
+
     def image_all(self, image: str) -> dict[str, Any] | None:
         """The whole inspect answer of an image; None when it is not here."""
         return self._decode(f"/images/{image}/json", dict[str, Any])

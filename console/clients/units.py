@@ -80,7 +80,7 @@ def triton_unit(root: Path = Path("/")) -> str | None:
                 text = file.read_bytes()[:65536]
             except OSError:
                 continue
-            if b"podman" in text and b"tritonserver" in text:
+            if runs_triton(text):
                 return file.name
     return None
 
@@ -90,16 +90,26 @@ def unit_naming(container: str, root: Path = Path("/"), user: bool = False) -> s
 
     For a hand-written unit that leaves no trace on its container: no label, and `podman run -d` has ended.
     """
-    pattern = re.compile(rb"--name[= ][\"']?" + re.escape(container.encode()) + rb"(?![\w.-])")
     for folder in _user_folders() if user else _FOLDERS:
         for file in sorted((root / folder).glob("*.service")):
             try:
                 text = file.read_bytes()[:65536]
             except OSError:
                 continue
-            if b"podman" in text and pattern.search(text):
+            if names_container(text, container):
                 return file.name
     return None
+
+
+def runs_triton(text: bytes) -> bool:
+    """Whether a unit's file runs tritonserver with Podman."""
+    return b"podman" in text and b"tritonserver" in text
+
+
+def names_container(text: bytes, container: str) -> bool:
+    """Whether a unit's file runs Podman with this container name."""
+    pattern = rb"--name[= ][\"']?" + re.escape(container.encode()) + rb"(?![\w.-])"
+    return b"podman" in text and re.search(pattern, text) is not None
 
 
 def _user_folders() -> tuple[str, ...]:

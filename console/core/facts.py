@@ -105,6 +105,7 @@ class FileFact(Struct, frozen=True, omit_defaults=True):
     names: tuple[str, ...] | None = None
     """Of a folder; None where it may not be listed (`why`)."""
     why: str = ""
+    """What could not be had, and why; of a folder with names: that not all below it could be looked at."""
 
     @property
     def is_there(self) -> bool:
@@ -216,20 +217,24 @@ class Facts(Struct, frozen=True, omit_defaults=True):
             steps = path.split("/")
             if len(steps) > len(parts) or not all(map(fnmatchcase, steps, parts[: len(steps)])):
                 continue
-            if len(steps) == len(parts):
-                found += [path] if fact.is_there else []
-            elif fact.kind == "unknown" or (fact.kind == "dir" and fact.names is None and fact.why):
+            if fact.kind == "unknown" or (fact.kind == "dir" and fact.why and len(steps) < len(parts)):
                 raise Unknowable(f"{path}: {fact.why}", f"sudo ls {pattern}")
+            if len(steps) == len(parts) and fact.is_there:
+                found.append(path)
         return tuple(sorted(found))
 
     def under(self, folder: str, name: str) -> tuple[str, ...]:
-        """Paths at any depth below a folder whose last part matches, sorted (what a `find` need brought)."""
+        """Paths at any depth below a folder whose last part matches, sorted (what a `find` need brought).
+
+        Unknowable where none was found and not all could be looked at.
+        """
         start = folder.rstrip("/") + "/"
-        found = [p for p, f in self.files.items() if p.startswith(start) and f.is_there]
-        blind = next((p for p, f in self.files.items() if p == folder and f.kind == "unknown"), None)
-        if blind is not None:
+        below = [(p, f) for p, f in self.files.items() if p == folder or p.startswith(start)]
+        found = [p for p, f in below if p != folder and f.is_there and fnmatchcase(p.rsplit("/", 1)[-1], name)]
+        blind = next((p for p, f in below if f.why and f.kind in ("unknown", "dir")), None)
+        if not found and blind is not None:
             raise Unknowable(f"{blind}: {self.files[blind].why}", f"sudo find {folder} -name '{name}'")
-        return tuple(sorted(p for p in found if fnmatchcase(p.rsplit("/", 1)[-1], name)))
+        return tuple(sorted(found))
 
     def lines(self, path: str, pattern: str) -> tuple[Evidence, ...]:
         """Lines of a file in which the pattern is found, each with its number; () where there is no such file."""

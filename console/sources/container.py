@@ -91,6 +91,21 @@ class ContainerSource:
         """The Podman service that was reached last, for streams; safe to call from any thread."""
         return self._url
 
+    @property
+    def client(self) -> Podman | None:
+        """The connection to the service that was taken; None where none answers (`tried` says why)."""
+        return self._podman
+
+    @property
+    def origin(self) -> str | None:
+        """What named that service: rootful, rootless, settings, CONTAINER_HOST, containers.conf."""
+        return self._origin
+
+    @property
+    def tried(self) -> tuple[SocketTry, ...]:
+        """All services that were tried, and those that cannot be used."""
+        return self._tried
+
     def open(self) -> None:
         """Try the sockets in order; the first that knows a Triton container is taken, else the first that answers."""
         self._looked = time.monotonic()
@@ -128,7 +143,7 @@ class ContainerSource:
         client = Podman(candidate.url)
         try:
             client.ping()
-            found, _ = self._choose(client.containers())
+            found, _ = self.choose(client.containers())
         except SourceError as failure:
             client.close()
             return None, failure.message, False
@@ -151,7 +166,7 @@ class ContainerSource:
             return PodmanState(None, None, tried=self._tried, last_log=lines, unit=state)
         version, latency = client.ping()
         listed = client.containers()
-        found, others = self._choose(listed)
+        found, others = self.choose(listed)
         kept = libpod.kept_of(listed, found.container.name) if found else ()
         old = {one.name for one in kept}
         answer = client.inspect(found.container.id) if found else None
@@ -176,7 +191,8 @@ class ContainerSource:
         nothing = self._podman is None or self._target is None
         return nothing and time.monotonic() - self._looked > LOOK_AGAIN
 
-    def _choose(self, listed: list[libpod.Listed]) -> tuple[libpod.Found | None, tuple[str, ...]]:
+    def choose(self, listed: list[libpod.Listed]) -> tuple[libpod.Found | None, tuple[str, ...]]:
+        """The Triton container of those listed, and the names of the others that could be meant."""
         told = self._settings
         found, others = libpod.find_triton(listed, told.container, told.port, told.port_told)
         if found is None and told.container is None:
