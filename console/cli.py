@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
@@ -119,9 +120,20 @@ def parser() -> argparse.ArgumentParser:
     do.add_argument("--unaudited", action="store_true", help="go on where no audit can be written; syslog gets it")
     do.add_argument("--wait", type=float, metavar="SECONDS", default=0.0, help="wait while somebody else changes it")
     do.add_argument("--json", action="store_true", help="one JSON object with plan and outcome")
+    facts = commands.add_parser("facts", parents=shared, help="all that the checks look at, secrets masked")
+    _add_facts(facts)
+    facts.add_argument("--json", action="store_true", help="one JSON object, which --facts reads back")
     audit = commands.add_parser("audit", parents=shared, help="what was changed, by whom, and how it ended")
     audit.add_argument("--json", action="store_true", help="one JSON object")
     return top
+
+
+def _add_facts(parser: argparse.ArgumentParser) -> None:
+    """Which box the checks look at, and how much of it."""
+    parser.add_argument("--root", metavar="DIR", default="", help="a recorded box: a folder that stands for its /")
+    parser.add_argument("--facts", metavar="FILE", default="", help="a box as `facts --json` wrote it")
+    parser.add_argument("--slow", action="store_true", help="sample over two seconds what wants time")
+    parser.add_argument("--group", metavar="GROUP", help="the checks of one group alone")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -197,6 +209,8 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _snapshot(options, loaded.settings, as_json=options.json)
     if options.command == "do":
         return _do(options, loaded.settings)
+    if options.command == "facts":
+        return _facts(options, loaded.settings)
     if options.command == "audit":
         return _audit(options, loaded.settings)
     return _console(options, loaded.settings)
@@ -265,6 +279,24 @@ def _audit(options: argparse.Namespace, settings: Settings) -> int:
 
     looks = do.Looks(ascii_only=_ascii_only(settings), utc=settings.ui.utc)
     return do.history(state_dir(), as_json=options.json, looks=looks)
+
+
+def _facts(options: argparse.Namespace, settings: Settings) -> int:
+    from console import checking, compose
+
+    if options.demo and (options.root or options.facts):
+        raise UsageError("--demo is a box of its own; leave out --root and --facts")
+    wanted = checking.checks_of_group(options.group)
+    with contextlib.ExitStack() as opened:
+        spec = compose.box_spec(settings)
+        if options.demo:
+            spec = opened.enter_context(compose.session(settings, demo=_demo(options), seed=options.seed)).spec
+        facts = checking.facts_for(spec, wanted, slow=options.slow, root=options.root, facts_file=options.facts)
+    sys.stdout.buffer.write(
+        checking.show_facts(facts, as_json=options.json, ascii_only=_ascii_only(settings), utc=settings.ui.utc)
+    )
+    sys.stdout.flush()
+    return 0
 
 
 def _ascii_only(settings: Settings) -> bool:
