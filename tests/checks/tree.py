@@ -30,7 +30,7 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -40,11 +40,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from console.core.facts import AnswerFact, CommandFact, FileFact, SpaceFact
+from console.checks import run
+from console.clients.tree import Told
+from console.config import Settings
+from console.core.facts import AnswerFact, CommandFact, Facts, FileFact, SpaceFact
+from console.core.finding import Report
+from console.sources.facts import collect
+from console.sources.facts_host import NOT_RECORDED, Host, Recording
 
 HERE = Path(__file__).parent / "trees"
 BOX = ".gpuconsole/box.json"
 _HEAD = "=== "
+_STARTS = tuple(_HEAD + start for start in ("/", "$ ", "@", "space ", "box "))
+"""What a program prints may have lines with such signs too."""
 _SOURCE = "# source: "
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -145,7 +153,7 @@ class Tree:
     def box(self) -> dict[str, Any]:
         """What `.gpuconsole/box.json` holds."""
         files: dict[str, Any] = {}
-        for path in sorted({*self.files, *self._folders()}):
+        for path in sorted({*self.files, *self.folders()}):
             fact = self.files.get(path) or FileFact("dir", mode=0o755, uid=0, gid=0)
             told = msgspec.to_builtins(fact)
             for name in ("text", "target", "names", "cut"):
@@ -164,7 +172,8 @@ class Tree:
             "spaces": {path: msgspec.to_builtins(one) for path, one in self.spaces.items()},
         }
 
-    def _folders(self) -> Iterator[str]:
+    def folders(self) -> Iterator[str]:
+        """Folders that only their content tells of."""
         for path in self.files:
             parts = path.split("/")
             for depth in range(2, len(parts)):
@@ -184,7 +193,7 @@ class Tree:
             _clear(folder / path[1:])
         for path in sorted(path for path in self.files if self.files[path] != before.files.get(path)):
             _lay(folder, path, self.files[path])
-        for path in sorted(set(before._folders()) - set(self._folders()) - set(self.files), reverse=True):
+        for path in sorted(set(before.folders()) - set(self.folders()) - set(self.files), reverse=True):
             _clear(folder / path[1:])
         self._save_box(folder)
 
@@ -252,8 +261,8 @@ def _sections(text: str) -> Iterator[tuple[str, str, str]]:
     """(heading, body, the source that holds from the next section on)."""
     head: str | None = None
     body: list[str] = []
-    for line in [*text.splitlines(), _HEAD]:
-        if not line.startswith(_HEAD):
+    for line in [*text.splitlines(), f"{_HEAD}box "]:
+        if not line.startswith(_STARTS):
             body.append(line)
             continue
         at = next((index for index, one in enumerate(body) if one.startswith(_SOURCE)), len(body))
@@ -367,20 +376,66 @@ def _ended(text: str) -> str:
     return text + "\n" if text and not text.endswith("\n") else text
 
 
-# ------------------------------------------------------------------------------------------------------------- untold
+# -------------------------------------------------------------------------------------------------------------- looked
 
 
-def untold(box: Tree, needs: Mapping[str, str] | list[str] | tuple[str, ...]) -> list[str]:
-    """Needs that a tree does not tell: commands, answers and spaces that it lacks. Files need no telling: what a tree
-    does not hold is not there. Needs with variables are not looked at."""
-    missing: list[str] = []
-    for need in needs:
-        if "{" in need:
-            continue
-        if need.startswith("$ "):
-            missing += [need] if need[2:] not in box.commands else []
-        elif need.startswith("@"):
-            missing += [need] if need not in box.answers and need != "@samples" else []
-        elif need.startswith("space "):
-            missing += [need] if need[6:] not in box.spaces else []
-    return missing
+NOWHERE = "/nonexistent-gpuconsole-tree"
+
+
+def recording(box: Tree) -> Recording:
+    """The tree as the collector reads it, with all texts: no folder is written. The same as `save` makes, but for the
+    reading of the files themselves."""
+    told: dict[str, Told] = {}
+    held: dict[str, list[str]] = {}
+    for path in {*box.files, *box.folders()}:
+        folder, _, name = path.rpartition("/")
+        held.setdefault(folder, []).append(name)
+    for path in {*box.files, *box.folders()}:
+        fact = box.files.get(path) or FileFact("dir", mode=0o755, uid=0, gid=0)
+        size = fact.size
+        if size is None and fact.text is not None:
+            size = len(fact.text.encode("utf-8", "surrogateescape"))
+        told[path] = Told(
+            fact.kind,
+            fact.text,
+            fact.cut,
+            fact.target,
+            fact.mode,
+            fact.uid,
+            fact.gid,
+            size,
+            box.wall - 86400 if fact.mtime is None else fact.mtime,
+            fact.label,
+            fact.device,
+            tuple(sorted(held.get(path, ()))) if fact.kind == "dir" and not fact.why else None,
+            fact.why,
+        )
+    return Recording(box.wall, box.host, told, box.commands, box.answers, box.spaces)
+
+
+def look(box: Tree, needs: Iterable[str] | None = None) -> Facts:
+    """What the collector finds on this box; needs: those of all checks where not given."""
+    wanted = checks_needs() if needs is None else tuple(needs)
+    return collect(wanted, Host("recorded", Settings(), NOWHERE, recording(box)), deadline=60.0)
+
+
+@cache
+def checks_needs() -> tuple[str, ...]:
+    """What all checks look at."""
+    return run.needs(run.all_checks()[0])
+
+
+def judge(box: Tree) -> Report:
+    """What all checks say of this box."""
+    return run.report(look(box))
+
+
+def untold(box: Tree, needs: Iterable[str] | None = None) -> list[str]:
+    """Commands, answers and spaces that checks need and the tree does not tell. Files need no telling: what a tree
+    does not hold is not there."""
+    found = look(box, needs)
+    return sorted(
+        [f"$ {words}" for words, one in found.commands.items() if one.why == NOT_RECORDED]
+        + [name for name, one in found.answers.items() if one.why == NOT_RECORDED and name != "@samples"]
+        + [f"space {path}" for path, one in found.spaces.items() if one.why == NOT_RECORDED]
+    )
