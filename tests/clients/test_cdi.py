@@ -106,6 +106,8 @@ def spec_text(version: str = "0.5.0", common: str = "{}", device: str = "{}", mo
         (spec_text("0.4.0", '{"deviceNodes": [{"path": "/dev/a", "hostPath": "/dev/b"}]}'), "4.3.1", ""),
         (spec_text("0.3.0", more="annotations: {a: b}"), "4.6.2", "key annotations"),
         (spec_text('""'), None, "no cdiVersion that is one (none is given)"),
+        (spec_text("1.1.0"), "5.5.0", "is of CDI 1.1.0"),
+        (spec_text("1.1.0"), "5.8.1", ""),
         (spec_text("new"), "5.5.0", "no cdiVersion that is one (new)"),
     ],
 )
