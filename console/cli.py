@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from console import __version__, faultlog
 from console.config import ConfigError, Loaded, Settings, describe, load, state_dir
 from console.core.model import SourceError
 from console.core.plan import Refused, WrongInput
 from console.core.text import one_line
+
+if TYPE_CHECKING:
+    from console.core.facts import Facts
 
 log = logging.getLogger(__name__)
 USAGE = 64
@@ -123,15 +127,27 @@ def parser() -> argparse.ArgumentParser:
     facts = commands.add_parser("facts", parents=shared, help="all that the checks look at, secrets masked")
     _add_facts(facts)
     facts.add_argument("--json", action="store_true", help="one JSON object, which --facts reads back")
+    explain = commands.add_parser(
+        "explain", parents=shared, help="what a check looks at, why, and its fix; or what an error text means"
+    )
+    explain.add_argument("check", nargs="?", metavar="ID", help="a check's id or slug: B07, cdi-stale")
+    explain.add_argument("--text", help="an error message; without it and ID, one or a log is read from standard input")
+    _add_box(explain)
+    explain.add_argument("--json", action="store_true", help="one JSON object")
     audit = commands.add_parser("audit", parents=shared, help="what was changed, by whom, and how it ended")
     audit.add_argument("--json", action="store_true", help="one JSON object")
     return top
 
 
-def _add_facts(parser: argparse.ArgumentParser) -> None:
-    """Which box the checks look at, and how much of it."""
+def _add_box(parser: argparse.ArgumentParser) -> None:
+    """Which box the checks look at."""
     parser.add_argument("--root", metavar="DIR", default="", help="a recorded box: a folder that stands for its /")
     parser.add_argument("--facts", metavar="FILE", default="", help="a box as `facts --json` wrote it")
+
+
+def _add_facts(parser: argparse.ArgumentParser) -> None:
+    """Which box the checks look at, and how much of it."""
+    _add_box(parser)
     parser.add_argument("--slow", action="store_true", help="sample over two seconds what wants time")
     parser.add_argument("--group", metavar="GROUP", help="the checks of one group alone")
 
@@ -211,6 +227,8 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _do(options, loaded.settings)
     if options.command == "facts":
         return _facts(options, loaded.settings)
+    if options.command == "explain":
+        return _explain(options, loaded.settings)
     if options.command == "audit":
         return _audit(options, loaded.settings)
     return _console(options, loaded.settings)
@@ -281,22 +299,50 @@ def _audit(options: argparse.Namespace, settings: Settings) -> int:
     return do.history(state_dir(), as_json=options.json, looks=looks)
 
 
-def _facts(options: argparse.Namespace, settings: Settings) -> int:
+@contextlib.contextmanager
+def _collector(options: argparse.Namespace, settings: Settings) -> Iterator[Callable[..., Facts]]:
+    """checking.facts_for with the box that the options name; it wants the checks, and `slow`."""
     from console import checking, compose
 
     if options.demo and (options.root or options.facts):
         raise UsageError("--demo is a box of its own; leave out --root and --facts")
-    wanted = checking.checks_of_group(options.group)
     with contextlib.ExitStack() as opened:
         spec = compose.box_spec(settings)
         if options.demo:
             spec = opened.enter_context(compose.session(settings, demo=_demo(options), seed=options.seed)).spec
-        facts = checking.facts_for(spec, wanted, slow=options.slow, root=options.root, facts_file=options.facts)
+        yield functools.partial(checking.facts_for, spec, root=options.root, facts_file=options.facts)
+
+
+def _facts(options: argparse.Namespace, settings: Settings) -> int:
+    from console import checking
+
+    wanted = checking.checks_of_group(options.group)
+    with _collector(options, settings) as collect:
+        facts = collect(wanted, slow=options.slow)
     sys.stdout.buffer.write(
         checking.show_facts(facts, as_json=options.json, ascii_only=_ascii_only(settings), utc=settings.ui.utc)
     )
     sys.stdout.flush()
     return 0
+
+
+def _explain(options: argparse.Namespace, settings: Settings) -> int:
+    from console import explaining
+
+    if options.check is not None and options.text is not None:
+        raise UsageError("explain wants a check or --text, not both")
+    looks = {"as_json": options.json, "ascii_only": _ascii_only(settings)}
+    if options.check is not None:
+        one = explaining.check_named(options.check)
+        with _collector(options, settings) as collect:
+            return explaining.explain_check(one, collect, **looks)
+    text = options.text
+    if text is None:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise UsageError("explain wants a check's id, --text, or a message on standard input")
+        text = explaining.read_text(sys.stdin.buffer)
+    with _collector(options, settings) as collect:
+        return explaining.explain_text(text, collect, **looks)
 
 
 def _ascii_only(settings: Settings) -> bool:

@@ -129,13 +129,16 @@ def _rank(one: Diagnosis, start: int, present: set[str]) -> tuple[int, bool, boo
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
+_SPLIT = re.compile(r"(?<=or later, but)[ \t]{0,20}\n([ \t]{1,40})(version [\w.]{1,20}[^\n]{0,200})")
 
 
 def _plain(text: str) -> str:
-    """Without colours, and without the zeros of two-byte texts."""
+    """Without colours and the zeros of two-byte texts; what NVIDIA's images write on two lines is on the first."""
     if "\x00" in text:
         text = text.replace("\x00", "")
-    return _COLOUR.sub("", text) if "\x1b" in text else text
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    return _SPLIT.sub(r" \2\n\1", text)
 
 
 # ----------------------------------------------------------------------------------------------------------- the table

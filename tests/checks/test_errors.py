@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.checks.errors import INCIDENT, Diagnosis, diagnose, rules, xid_incidents
@@ -281,6 +281,14 @@ def test_a_text_wrapped_by_a_narrow_terminal_is_still_known() -> None:
     assert only("setting up CDI devices: unresolvable\nCDI devices\nnvidia.com/gpu=all").rule == "cdi-unresolvable"
 
 
+def test_what_the_image_writes_on_two_lines_is_one_message() -> None:
+    text = (
+        "ERROR: This container was built for NVIDIA Driver Release 525.85 or later, but\n       version 470.199.02 was"
+    )
+    found = only(f"{text} detected and compatibility mode is UNAVAILABLE.\n")
+    assert found.title == "the image wants driver 525.85 or later, the host has 470.199.02"
+
+
 def test_colours_and_two_byte_texts_are_read() -> None:
     assert only("\x1b[31mNo devices were \x1b[0mfound").rule == "nvml-no-devices"
     assert only("No devices were found".encode("utf-16-le").decode("latin-1")).rule == "nvml-no-devices"
@@ -304,6 +312,7 @@ def test_many_models_that_fail_are_bounded() -> None:
     assert len(diagnose("\n".join(f"failed to load 'm{n}' version 1: x" for n in range(500)))) == 20
 
 
+@settings(deadline=None)
 @given(
     st.text(max_size=300)
     | st.sampled_from([text for text, _ in TEXTS]).flatmap(
