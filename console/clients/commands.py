@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -22,6 +23,10 @@ _LOOK_EVERY = 0.05
 """Seconds between two looks at how much it has printed."""
 
 
+_SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Looked into as well: a plain user's PATH has them seldom, and many of their programs answer everybody."""
+
+
 class Output(Struct, frozen=True):
     """What a program printed (at most SIZE_LIMIT bytes) and how it ended."""
 
@@ -35,20 +40,36 @@ class Output(Struct, frozen=True):
         return self.out.decode("utf-8", "replace")
 
 
+def found(name: str) -> str | None:
+    """Path of a program; None where there is none. A folder of PATH that depends on where one stands does not count:
+    what lies there may be anybody's."""
+    if "/" in name:
+        return name if os.access(name, os.F_OK) else None
+    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(":") if os.path.isabs(folder)]
+    return shutil.which(name, path=":".join([*folders, *_SYSTEM_FOLDERS])) if folders else None
+
+
 def run(argv: Sequence[str], limit_s: float = TIME_LIMIT) -> Output:
     """Run a program to its end. SourceError: unavailable (not installed), permission, timeout and protocol (it was
     killed, since it took too long or printed without end).
 
     Output goes to a file first, so that a program that prints without end cannot fill memory within its time.
     """
+    program = found(argv[0])
+    if program is None:
+        raise SourceError("unavailable", f"{argv[0]} is not installed")
     env = {**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "PAGER": "cat"}
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             child = subprocess.Popen(
-                list(argv), stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env, start_new_session=True
+                list(argv),
+                executable=program,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=env,
+                start_new_session=True,
             )
-        except FileNotFoundError as error:
-            raise SourceError("unavailable", f"{argv[0]} is not installed") from error
         except OSError as error:
             raise SourceError("permission", f"{argv[0]} cannot be run: {error.strerror}") from error
         end = time.monotonic() + limit_s

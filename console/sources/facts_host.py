@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import socket
 import time
 from collections.abc import Mapping
@@ -41,11 +40,9 @@ MAX_OUTPUT = 256 * 1024
 """Characters kept of what a program printed."""
 NOT_RECORDED = "not recorded"
 _OF_SIMULATOR = ("@podman.", "@triton.", "@nvml")
-_OF_FOLDER = ("@processes", "@ports", "@kernel.log")
-"""Read from a simulated box's folder where they are not recorded; of another recording they are not: its copy of /proc
-is of no one moment."""
-_SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
-"""Looked into as well: a plain user's PATH has them seldom, and many of their programs answer everybody."""
+_OF_FOLDER = ("@processes", "@ports", "@kernel.log", "@me")
+"""Told by a simulated box (by its folder, by who runs it) where not recorded. Of a recording they are not: its /proc
+is a copy of no one moment."""
 
 
 class Recording(Struct, frozen=True, forbid_unknown_fields=True):
@@ -121,24 +118,13 @@ class Host:
             argv = shlex.split(words)
         except ValueError as error:
             return CommandFact(why=f"it is no command: {error}")
-        program = found_program(argv[0]) if argv else None
-        if program is None:
-            return CommandFact(why=f"{argv[0] if argv else 'nothing'} is not installed")
         try:
-            output = commands.run([program, *argv[1:]], limit_s)
+            output = commands.run(argv, limit_s)
         except SourceError as error:
-            return CommandFact(why=error.message.replace(program, argv[0]))
+            return CommandFact(why=error.message)
         except (OSError, ValueError) as error:  # no room for its output, a word that cannot be an argument
             return CommandFact(why=f"{argv[0]} cannot be run: {one_line(str(error), 200)}")
         return CommandFact(output.code, decode(output.out[:MAX_OUTPUT]), decode(output.err[: MAX_OUTPUT // 8]))
-
-
-def found_program(name: str) -> str | None:
-    """Path of a program; None where there is none. A folder of PATH that depends on where one stands does not count."""
-    if "/" in name:
-        return name if os.path.isabs(name) else None
-    folders = [folder for folder in os.environ.get("PATH", os.defpath).split(":") if os.path.isabs(folder)]
-    return shutil.which(name, path=":".join([*folders, *_SYSTEM_FOLDERS])) if folders else None
 
 
 # ----------------------------------------------------------------------------------------------------------- recordings
