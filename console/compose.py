@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from console.actions.box import READ_ONLY, BoxSpec
+from console.clients.aside import Aside
 from console.clients.golden_store import ask_once
 from console.clients.host import boot_time
 from console.config import Settings, state_dir
-from console.core.model import Asked, ContainerState, Event, PodmanState, SourceError, TritonStats
+from console.core.model import Asked, ContainerState, Event, GpuBox, PodmanState, SourceError, TritonStats
 from console.core.poller import Source, Stream
 from console.core.session import Session
+from console.sources.checks import ChecksSource
 from console.sources.container import ContainerSettings, ContainerSource
 from console.sources.events import Outbox, Past, PodmanEvents
 from console.sources.gpu import GpuSource
@@ -88,8 +90,10 @@ def build(
     root: Path = Path("/"),
     simulated: str | None = None,
     spec: BoxSpec | None = None,
+    checks: bool = False,
 ) -> Session:
-    """All sources and streams of one box; nothing is read before the session starts.
+    """All sources and streams of one box, the checklist among them where `checks`; nothing is read before the session
+    starts.
 
     `nvml` stands in for pynvml and `root` for the host's `/`, so that a simulated box shows no fact of this machine;
     `spec` is what acts on such a box.
@@ -106,19 +110,21 @@ def build(
         ),
         root,
     )
-    container = Kept(finder)
+    container = Kept(finder, lambda old, new: _after_container(old, new, box))
     locator = Locator(settings, lambda: _state(container, FIRST_LOOK if simulated is None else FIRST_SIMULATED_LOOK))
     interval = settings.triton.interval
     # counters that began anew mean a reload, and a reload may mean a new configuration: both are asked for at once
     read_stats = StatsSource(locator.address, interval)
     stats = Kept(read_stats, lambda old, new: _after_resets(old, new, box))
-    configs = Kept(ConfigSource(locator.address, lambda: stats.value), lambda old, new: box.read_now("repository"))
+    configs = Kept(
+        ConfigSource(locator.address, lambda: stats.value), lambda old, new: _read(box, "repository", "checks")
+    )
     told_by_the_way = Outbox()
     gpu = GpuSource(api=nvml, root=str(root), pcie_counters=settings.gpu.pcie_counters)
     gpu.interval = settings.gpu.interval
     sources: list[Source] = [
         container,
-        gpu,
+        Kept(gpu, lambda old, new: _after_driver(old, new, box)),
         ServerSource(locator.address, interval),
         IndexSource(locator.address, interval),
         stats,
@@ -128,6 +134,10 @@ def build(
         HostSource(lambda: _pid(container), root),
         _kernel_log(told_by_the_way, root, simulated),
     ]
+    helper = Aside()
+    if checks:
+        where = spec.state_in(state_dir())
+        sources.append(ChecksSource(lambda: helper.call("console.actions.looks", "checks", spec, where)))
     past = Past(finder.target, lambda: _unit(container), root=root)
     streams: list[Stream] = [
         told_by_the_way,
@@ -147,6 +157,7 @@ def build(
         },
         ask=lambda model, version: _ask(spec, locator, model, version),
         spec=spec,
+        close=helper.close,
     )
     return box
 
@@ -165,6 +176,27 @@ def _after_log(event: Event, box: Session, locator: Locator) -> None:
     whole = event.kind in ("server.start", "server.stop")
     for part in TRITON_PARTS if whole else TRITON_PARTS[:2] if event.kind.startswith("model.") else ():
         box.read_now(part)
+
+
+def _read(box: Session, *parts: str) -> None:
+    for part in parts:
+        box.read_now(part)
+
+
+def _after_container(old: PodmanState, new: PodmanState, box: Session) -> None:
+    """Another container, or one that started, ended or changed its settings: the checklist is about it."""
+    if _looks_of(old) != _looks_of(new):
+        box.read_now("checks")
+
+
+def _looks_of(state: PodmanState) -> tuple[object, ...]:
+    one = state.container
+    return (state.socket, *((one.id, one.state, one.pid, one.image_id) if one is not None else ()))
+
+
+def _after_driver(old: GpuBox, new: GpuBox, box: Session) -> None:
+    if (old.driver, len(old.gpus)) != (new.driver, len(new.gpus)):
+        box.read_now("checks")
 
 
 def _after_resets(old: TritonStats, new: TritonStats, box: Session) -> None:
@@ -197,13 +229,15 @@ def _pid(container: Kept) -> int | None:
 
 
 @contextlib.contextmanager
-def session(settings: Settings, *, demo: str | None = None, seed: int | None = None) -> Iterator[Session]:
+def session(
+    settings: Settings, *, demo: str | None = None, seed: int | None = None, checks: bool = False
+) -> Iterator[Session]:
     """The session of this box, or of the simulated one, whose process ends with the `with`.
 
     SourceError when the simulated box cannot be started.
     """
     if demo is None:
-        yield build(settings)
+        yield build(settings, checks=checks)
         return
     from console.simulator import launch
     from console.simulator.nvml import SimulatedNvml
@@ -216,7 +250,7 @@ def session(settings: Settings, *, demo: str | None = None, seed: int | None = N
         told, nvml = box.addresses, SimulatedNvml(Path(box.addresses.nvml))
         box_settings, root = simulated_settings(settings, told), Path(told.root)
         spec = box_spec(box_settings, nvml=told.nvml, root=root, simulated=demo)
-        yield build(box_settings, nvml=nvml, root=root, simulated=demo, spec=spec)
+        yield build(box_settings, nvml=nvml, root=root, simulated=demo, spec=spec, checks=checks)
 
 
 def simulated_settings(settings: Settings, addresses: Any) -> Settings:

@@ -57,7 +57,7 @@ def open_console(settings: Settings, *, demo: str | None = None, seed: int | Non
         from console import compose
 
         judge.why = compose.judge()
-        return opened.enter_context(compose.session(settings, demo=demo, seed=seed))
+        return opened.enter_context(compose.session(settings, demo=demo, seed=seed, checks=True))
 
     with opened:
         return run(

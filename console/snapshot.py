@@ -34,6 +34,8 @@ SCHEMA = 1
 DEADLINE = 1.9
 """Seconds after which what is there is printed: a snapshot is asked for by scripts and by people in a hurry, who get it
 within three seconds with the start of the program, also where a server or a driver hangs."""
+PARTS = tuple(part for part in PART_FIELDS if part != "checks")
+"""The checklist takes longer than a snapshot may; `gpuconsole check` prints it."""
 TWICE = 2
 """Reads of statistics after which there are rates."""
 SIGNS = {"fail": "✗", "warn": "▲", "unknown": "?", "ok": "●", "note": "●", "none": "–"}
@@ -94,7 +96,7 @@ def _has_rates(tried: dict[str, Reading[Any]]) -> bool:
 
 def as_json(snapshot: Snapshot, simulated: str | None) -> bytes:
     """The object described above."""
-    parts = {part: _part(snapshot.reading(part), snapshot.mono) for part in PART_FIELDS}
+    parts = {part: _part(snapshot.reading(part), snapshot.mono) for part in PARTS}
     host = snapshot.host.value
     return to_json(
         {
@@ -247,7 +249,7 @@ def _cell(text: str, width: int) -> str:
 
 
 def _missing(snapshot: Snapshot) -> Iterator[str]:
-    for part in PART_FIELDS:
+    for part in PARTS:
         reading = snapshot.reading(part)
         if reading.error is not None:
             hint = f"; {reading.error.hint}" if reading.error.hint else ""

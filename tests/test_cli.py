@@ -15,9 +15,9 @@ import pytest
 from console import __version__, cli, compose
 from console.clients.nvidia_host import pci_devices
 from console.config import Podman, Settings, Triton
-from console.core.model import PART_FIELDS, Failure, Reading, Snapshot
+from console.core.model import Failure, Reading, Snapshot
 from console.simulator import launch
-from console.snapshot import as_json, as_text
+from console.snapshot import PARTS, as_json, as_text
 from tests.fakes import boxes
 
 NOWHERE = ["--socket", "/nonexistent/podman.sock", "--host", "127.0.0.1", "--http-port", "1", "--metrics-port", "1"]
@@ -107,7 +107,7 @@ def test_nothing_at_all_is_a_snapshot_that_names_each_missing_part(tmp_path: Pat
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["schema"] == 1
-    assert said["parts"].keys() == PART_FIELDS.keys()
+    assert said["parts"].keys() == set(PARTS)
     for part in ("triton.server", "triton.index", "triton.stats", "triton.metrics", "triton.config", "repository"):
         assert said["parts"][part]["value"] is None
         assert said["parts"][part]["error"]["message"], part
@@ -181,7 +181,7 @@ def test_json_says_why_for_each_part_and_text_holds_no_control_characters() -> N
 
 def test_a_part_that_was_never_tried_is_named() -> None:
     text = as_text(Snapshot(), None)
-    for part in PART_FIELDS:
+    for part in PARTS:
         assert part in text
     failed = msgspec.structs.replace(
         Snapshot(), gpu=Reading("gpu", 1.0, error=Failure("unavailable", "no card", "buy one"))

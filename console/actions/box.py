@@ -8,6 +8,7 @@ what is so now, not what the screen showed some seconds ago.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from msgspec import Struct
 from console.clients import host
 from console.clients.triton import Http, Limits, TritonAddress, server_http
 from console.config import Settings
+from console.core.facts import Facts
 from console.core.golden import Golden
 from console.core.model import ContainerState, GpuBox, PodmanState, Repository, Snapshot, SourceError, TritonIndex
 from console.core.plan import Refused
@@ -192,6 +194,15 @@ class Box:
             return source.read()
         finally:
             source.close()
+
+    def facts(self, needs: Sequence[str], slow: bool = False) -> Facts:
+        """What checks look at, now; never raises for what the box holds."""
+        from console.sources import facts_host
+        from console.sources.facts import collect
+
+        spec = self.spec
+        host = facts_host.of_box(spec.settings, spec.root, spec.simulated is not None, self.nvml_api())
+        return collect(needs, host, slow)
 
     def nvml_view(self) -> NvmlView:
         """What a change of a card's settings needs to know first; a context manager."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from console.actions.batching_look import Current
+    from console.core.finding import Report
     from console.core.model import Snapshot
     from console.core.plan import Plan
 
@@ -33,5 +34,16 @@ def batching(spec: BoxSpec, state: Path, snapshot: Snapshot, model: str) -> Curr
     box = Box(spec, state, snapshot=snapshot)
     try:
         return batching_look.current(box, model)
+    finally:
+        box.close()
+
+
+def checks(spec: BoxSpec, state: Path) -> Report:
+    """The whole checklist over this box now."""
+    from console.checks import run
+
+    box = Box(spec, state)
+    try:
+        return run.report(box.facts(run.needs(run.all_checks()[0])))
     finally:
         box.close()

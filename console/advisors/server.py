@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from console.advisors.rule import MAX_NAME, Look, rule, verdict
 from console.core import units
+from console.core.finding import Cause
 from console.core.model import ContainerState, ModelRow, Verdict
 from console.core.text import one_line
 
@@ -65,8 +66,41 @@ def _not_running(look: Look, container: ContainerState | None) -> Verdict:
     since = container.finished_wall if container else (event.wall if event else server.error_wall)
     if server.wall is not None:
         lines.append(entry.say("since", age=units.age(look.wall - server.wall), clock=units.clock(server.wall)))
+    root = _root(look, since)
+    if root is not None:
+        return _rooted(look, root, why, lines, since)
     title = entry.say("title", name=name, why=why)
     return verdict(look, "V01", title, lines, since_wall=since, source="HTTP, Podman")
+
+
+def _root(look: Look, since: float | None) -> Cause | None:
+    """The checklist's cause for a container that does not run; None before it looked after the stop."""
+    report = look.snapshot.checks.value
+    if report is None or (since is not None and report.wall < since):
+        return None
+    stops = {"E01", "E02", "D01", "K02"}
+    return next((one for one in report.causes if stops & {one.id, *one.consequences} and one.id != "E01"), None)
+
+
+def _rooted(look: Look, root: Cause, why: str, lines: Sequence[str], since: float | None) -> Verdict:
+    entry = look.entry("V01")
+    steps = [f"{step.id} {step.text}".strip() for step in root.order[:2]]
+    told = [*(entry.say("sign", text=one_line(text, REASON_LENGTH)) for text in root.signs[:2])]
+    if steps:
+        told.append(entry.say("mend", steps=one_line(", then ".join(steps), REASON_LENGTH)))
+    title = entry.say("rooted", cause=one_line(root.title, REASON_LENGTH * 2))
+    trust = "sure" if root.trust.startswith("sure") else "likely"
+    return verdict(
+        look,
+        "V01",
+        title,
+        [*told, *lines[:1]],
+        trust=trust,
+        since_wall=since,
+        source="checks, Podman",
+        next_key="6",
+        figures=f"{root.trust}{why}",
+    )
 
 
 @rule("V02")

@@ -48,7 +48,7 @@ from console.core.model import (
     Window,
 )
 from console.core.store import Store
-from tests.fakes import drawn
+from tests.fakes import drawn, report
 from tests.fakes.drawn import GIB, MIB, MONO, NOW, at
 
 INTERVALS: Mapping[str, float] = {"triton.config": 5.0, "repository": 10.0, "container": 2.0, "kernel_log": 2.0}
@@ -136,6 +136,7 @@ def drawn_parts() -> dict[str, Reading[Any]]:
         "container": drawn.podman(),
         "host": drawn.host(),
         "kernel_log": drawn.kernel(),
+        "checks": report.serving_report(),
     }
     return {part: good(part, value) for part, value in values.items()}
 
@@ -194,6 +195,7 @@ def nothing_serves_box() -> Box:
         ),
         "host": good("host", drawn.host()),
         "kernel_log": good("kernel_log", KernelLog("journal", at("03:01:12"))),
+        "checks": good("checks", report.down_report()),
     }
     events = (
         Event(at("02:57:40"), "note", "rpm: nvidia-driver 550.90.07 → 570.86.15, kernel", "(rpm)", "rpm"),

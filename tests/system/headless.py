@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from console.core.model import PART_FIELDS
+from console.snapshot import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_PODMAN = ("--socket", "/nonexistent/podman.sock")
@@ -70,7 +70,7 @@ def snapshot(*words: str, home: Path, before: Sequence[str] = (), environ: Mappi
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     data = json.loads(done.stdout)
-    assert set(data["parts"]) == set(PART_FIELDS)
+    assert set(data["parts"]) == set(PARTS)
     for part, told in data["parts"].items():
         assert told["value"] is not None or (told["error"] and told["error"]["message"]), part
         if told["error"] is not None:

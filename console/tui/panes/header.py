@@ -217,6 +217,14 @@ def _compact_state(view: View, status: Status) -> Line:
     return (*word, *read_only, (" live ", "label"), lamp(server.live, "✗"), (" ready ", "label"), ready)
 
 
+def check_counts(snapshot: Snapshot, compact: bool) -> str:
+    """` ✗2 ▲2`: what the checklist found, beside its tab; "" where nothing is wrong or nothing was looked at."""
+    report = snapshot.checks.value
+    found = [one.sign for one in report.findings] if report is not None else []
+    counted = [(sign, found.count(sign)) for sign in ("fail", "warn") if sign in found]
+    return "".join(f" {SIGNS[sign]}{count}" for sign, count in (counted[:1] if compact else counted))
+
+
 def tab_line(tabs: Sequence[tuple[str, str, str]], here: str, compact: bool) -> Line:
     """` 1 Overview   [2 Models]   5 Container`; `tabs` holds (name, digit, title)."""
     line: list[Segment] = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from console.core.finding import Finding, Report
 from console.core.model import Verdict
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
 from console.tui.panes.wording import sign
 from console.tui.screens import SCREENS
-from console.tui.widgets.cells import Line, left
+from console.tui.widgets.cells import Line, cut, left
 from console.tui.widgets.lines import Row
 
 COUNTED = ("fail", "warn", "unknown")
@@ -42,6 +43,15 @@ def digit_of(verdict: Verdict) -> str:
     return ""
 
 
+def roots(report: Report | None) -> list[Finding]:
+    """Findings that are wrong and follow from no other, the worst first."""
+    if report is None:
+        return []
+    follows = {one for cause in report.causes for one in cause.consequences if one != cause.id}
+    found = [one for one in report.findings if one.sign in ("fail", "warn") and one.id not in follows]
+    return sorted(found, key=lambda one: COUNTED.index(one.sign))
+
+
 def _origin(verdict: Verdict) -> str:
     """Where the verdict says that it comes from, in a few cells; by its subject where it says nothing."""
     if verdict.source.startswith("/v2/models/stats"):
@@ -52,7 +62,7 @@ def _origin(verdict: Verdict) -> str:
 class ProblemsPane(Pane):
     """The list that the header counts."""
 
-    FIELDS = ("verdicts",)
+    FIELDS = ("verdicts", "checks")
     TICKS = False
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
@@ -75,7 +85,31 @@ class ProblemsPane(Pane):
                 made += self._rows(verdict, view, cells)
         if len(made) == 1:
             made.append(self._none(view))
+        return [*made, *self._checks(view, cells)]
+
+    def _checks(self, view: View, cells: int) -> list[Row]:
+        """What the checklist found, under what is counted: a finding is a state of the box, not what hurts now."""
+        report = view.snapshot.checks.value
+        found = [one for one in roots(report) if self.wanted(f"{one.id} {one.title} {one.text}")]
+        if report is None or not found:
+            return []
+        made = [Row((sign("none"), (" from Checks, not counted in the header:", "dim")))]
+        for one in found:
+            line: Line = (
+                sign(one.sign),
+                ("  ", ""),
+                (left(view.clock(report.wall), SINCE), "dim"),
+                (left(cut(f"{one.id} {one_line(one.title, 80)}: {one_line(one.text, 200)}", cells - 1), cells), ""),
+                (left("checks", FROM_CELLS), "dim"),
+                ("6 Checks", "key"),
+            )
+            made.append(Row(line, ("check", one.id)))
         return made
+
+    def check(self) -> str | None:
+        """Id of the check under the cursor; None on a verdict."""
+        key = self.cursor
+        return str(key[1]) if isinstance(key, tuple) and len(key) == 2 and key[0] == "check" else None
 
     def _rows(self, verdict: Verdict, view: View, cells: int) -> list[Row]:
         title = left(one_line(verdict.title, 300), cells - 1) + " "

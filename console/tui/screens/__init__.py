@@ -29,6 +29,7 @@ SCREENS: tuple[Entry, ...] = (
     Entry("2", "models", "Models", "console.tui.screens.models", "ModelsScreen"),
     Entry("3", "tune", "Tune", "console.tui.screens.tune", "TuneScreen"),
     Entry("5", "container", "Container", "console.tui.screens.container", "ContainerScreen"),
+    Entry("6", "checks", "Checks", "console.tui.screens.checks", "ChecksScreen"),
     Entry("7", "timeline", "Timeline", "console.tui.screens.timeline", "TimelineScreen"),
     Entry("8", "gpu", "GPU", "console.tui.screens.gpu", "GpuScreen"),
     Entry("", "problems", "Problems", "console.tui.screens.problems", "ProblemsScreen"),

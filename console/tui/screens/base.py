@@ -18,7 +18,7 @@ from textual.widgets import Input
 from console.core.model import Snapshot, Verdict
 from console.tui import commands
 from console.tui.panes.base import Pane, View
-from console.tui.panes.header import Status, footer_line, header_line, tab_line
+from console.tui.panes.header import Status, check_counts, footer_line, header_line, tab_line
 from console.tui.screens import SCREENS
 from console.tui.widgets.cells import Line
 from console.tui.widgets.lines import LineView, Row
@@ -247,7 +247,10 @@ class BoxScreen(Screen[None]):
         )
         self.bar("header").say(header_line(header_view, status, width))
         if self.has_tabs:
-            tabs = [(entry.name, entry.digit, entry.title) for entry in SCREENS if entry.digit]
+            beside = {"checks": check_counts(snapshot, self.compact)}
+            tabs = [
+                (entry.name, entry.digit, entry.title + beside.get(entry.name, "")) for entry in SCREENS if entry.digit
+            ]
             self.bar("tabs").say(tab_line(tabs, self.NAME, self.compact))
         self.bar("footer").say(*self._footers(width))
         for name in self._placed:

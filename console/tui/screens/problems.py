@@ -43,9 +43,23 @@ class ProblemsScreen(BoxScreen):
         return self.pane.verdict()
 
     def open_chosen(self) -> None:
+        check = self.pane.check()
+        if check is not None:
+            open_check(self, check)
         verdict = self.pane.verdict()
         if verdict is not None:
             open_details(self, verdict)
+
+
+def open_check(screen: BoxScreen, id_: str) -> None:
+    """Go to Checks, at this check."""
+    from console.tui.screens.checks import ChecksScreen
+
+    app = screen.app_
+    app.go("checks")
+    if isinstance(app.box, ChecksScreen):
+        app.box.wanted = id_
+        app.refresh_now()
 
 
 def open_details(screen: BoxScreen, verdict: Verdict) -> None:
