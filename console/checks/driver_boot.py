@@ -26,7 +26,7 @@ KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
 """Where DKMS (RHEL, Debian) and Ubuntu keep the key that they sign modules with."""
 
 _REFUSED = (
-    r"Loading of (?:module with unavailable key|unsigned module) is rejected|Lockdown: \S+ unsigned module loading"
+    r"Loading of (?:module with unavailable key|unsigned module) is rejected|Lockdown: \S{1,80} unsigned module loading"
     r"|nvidia.{0,80}(?:Required key not available|Key was rejected by service)"
 )
 

@@ -73,7 +73,7 @@ def _none(facts: Facts) -> Answer:
     """No device: a fault only where something tells that there was one."""
     loaded = driver(facts)
     try:
-        lost = kernel_lines(facts, r"NVRM:.*(?:fallen off the bus|Xid .*: 79,)")
+        lost = kernel_lines(facts, r"NVRM:.{0,200}(?:fallen off the bus|Xid .{0,60}: 79,)")
     except Unknowable:
         lost = ()
     fix = Fix(

@@ -162,7 +162,7 @@ _TOO_OLD = ("Kepler", "Maxwell", "Pascal", "Volta")
 _EITHER = ("Turing", "Ampere", "Ada", "Hopper")
 _NEEDS_OPEN = ("Blackwell", "Rubin")
 _LAST_FOR_OLD = 580
-_NO_GSP = r"NVRM:.*(?:is not supported by open|does not include the required GPU)"
+_NO_GSP = r"NVRM:.{0,200}(?:is not supported by open|does not include the required GPU)"
 _WANTS_OPEN = r"requires use of the NVIDIA open kernel modules"
 
 

@@ -161,7 +161,7 @@ PLUGIN = "dnf-plugin-nvidia"
 _PRECOMPILED = re.compile(r"kmod-nvidia(?:-open)?-\d{3}\.[\w.-]+")
 _HELD = (
     r"filtered due to missing precompiled modules|Skipping kernel installation since no (?:NVIDIA|kernel)"
-    r"|NVIDIA driver: filtering kernel|kernel-core-\S+ is filtered out by exclude filtering"
+    r"|NVIDIA driver: filtering kernel|kernel-core-\S{1,100} is filtered out by exclude filtering"
 )
 _FRESH = 45 * 86400.0
 
