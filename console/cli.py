@@ -127,6 +127,12 @@ def parser() -> argparse.ArgumentParser:
     facts = commands.add_parser("facts", parents=shared, help="all that the checks look at, secrets masked")
     _add_facts(facts)
     facts.add_argument("--json", action="store_true", help="one JSON object, which --facts reads back")
+    check = commands.add_parser(
+        "check", parents=shared, help="the checklist; exit code 0 fit, 1 a warning, 2 a failure, 3 nothing could be told"
+    )
+    _add_facts(check)
+    check.add_argument("--all", action="store_true", help="list what is fit and what does not apply too")
+    check.add_argument("--json", action="store_true", help="one JSON object")
     explain = commands.add_parser(
         "explain", parents=shared, help="what a check looks at, why, and its fix; or what an error text means"
     )
@@ -227,6 +233,8 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _do(options, loaded.settings)
     if options.command == "facts":
         return _facts(options, loaded.settings)
+    if options.command == "check":
+        return _check(options, loaded.settings)
     if options.command == "explain":
         return _explain(options, loaded.settings)
     if options.command == "audit":
@@ -326,14 +334,28 @@ def _facts(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def _check(options: argparse.Namespace, settings: Settings) -> int:
+    from console import checking, checklist
+
+    wanted = checking.checks_of_group(options.group)
+    with _collector(options, settings) as collect:
+        facts = collect(wanted, slow=options.slow)
+    report = checklist.judge(facts, wanted, whole=options.group is None)
+    looks = {"as_json": options.json, "every": options.all, "utc": settings.ui.utc}
+    sys.stdout.buffer.write(checklist.show(report, ascii_only=_ascii_only(settings), **looks))
+    sys.stdout.flush()
+    return checklist.exit_code(report)
+
+
 def _explain(options: argparse.Namespace, settings: Settings) -> int:
     from console import explaining
+    from console.checks.run import named
 
     if options.check is not None and options.text is not None:
         raise UsageError("explain wants a check or --text, not both")
     looks = {"as_json": options.json, "ascii_only": _ascii_only(settings)}
     if options.check is not None:
-        one = explaining.check_named(options.check)
+        one = named(options.check)
         with _collector(options, settings) as collect:
             return explaining.explain_check(one, collect, **looks)
     text = options.text

@@ -5,7 +5,6 @@ Exit codes: 0 told, 3 a text of which nothing is known, 64 a check that there is
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -36,20 +35,6 @@ _CLASSES = {
     "R": "by hand, with a reboot",
     "S": "by hand",
 }
-
-
-def check_named(word: str) -> Check:
-    """The check of an id or a slug, in upper or lower case; WrongInput with the nearest ones for any other word."""
-    found = all_checks()[0]
-    by_name = {name.lower(): one for one in found for name in (one.id, one.slug)}
-    one = by_name.get(word.strip().lower())
-    if one is not None:
-        return one
-    near = list(dict.fromkeys(by_name[name] for name in difflib.get_close_matches(word.lower(), by_name, 6, 0.5)))
-    like = ", ".join(f"{one.id} {one.slug}" for one in near[:4])
-    hint = f"like it: {like}" if like else "`gpuconsole check --json` lists all ids"
-    hint += "; an error text goes with --text" if " " in word.strip() else ""
-    raise WrongInput(f"there is no check {one_line(word, 60)!r}; {hint}")
 
 
 # ------------------------------------------------------------------------------------------------------------ one check

@@ -16,9 +16,7 @@ import msgspec
 from console.actions import registry
 from console.actions.base import Action, Run
 from console.actions.box import Box
-from console.actions.values import nearest
 from console.checks import run as checklist
-from console.checks.check import Check as BoxCheck
 from console.clients import deeds
 from console.core.finding import Deed, Finding, Fix
 from console.core.model import SourceError
@@ -31,19 +29,9 @@ SETTLES = 20.0
 """Seconds in which a service that was just started may come to answer, before the check's word counts."""
 
 
-def find(text: str) -> BoxCheck:
-    """A check by id or slug; WrongInput with the nearest one."""
-    checks, _ = checklist.all_checks()
-    for one in checks:
-        if text.casefold() in (one.id.casefold(), one.slug):
-            return one
-    names = [one.id for one in checks] + [one.slug for one in checks]
-    raise WrongInput(nearest(text, names, "check") + "; `gpuconsole check` lists them")
-
-
 def look(box: Box, *ids: str) -> dict[str, Finding]:
     """What these checks say now."""
-    wanted = [find(one) for one in ids]
+    wanted = [checklist.named(one) for one in ids]
     facts = box.facts(checklist.needs(wanted))
     return {one.id: checklist.judged(one, facts) for one in wanted}
 
@@ -67,7 +55,7 @@ class Apply(_FixAction):
     PHASES = ("keep", "apply", "check")
 
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
-        one = find(target)
+        one = checklist.named(target)
         finding = look(box, one.id)[one.id]
         fix = finding.fix
         if fix is not None and fix.action:
@@ -138,7 +126,7 @@ class TakeBack(_FixAction):
     PHASES = ("apply",)
 
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
-        one = find(target)
+        one = checklist.named(target)
         was = deeds.kept(_folder(box), values.get("backup", ""))
         if was is None or was.check != one.id:
             raise WrongInput(f"there is no kept state {one_line(values.get('backup', ''), 80)!r} of {one.id}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Sequence
 from functools import cache
@@ -9,6 +10,7 @@ from functools import cache
 from console.checks.check import Answer, Check, checks_of
 from console.core.facts import Facts, Unknowable
 from console.core.finding import Finding, Report
+from console.core.plan import WrongInput
 from console.core.registry import ImportFailure, discover
 from console.core.text import one_line
 
@@ -22,6 +24,19 @@ def all_checks() -> tuple[tuple[Check, ...], tuple[ImportFailure, ...]]:
     """Every check by file, and the files that could not be imported."""
     found = discover("console.checks")
     return checks_of(found.modules), found.failures
+
+
+def named(word: str) -> Check:
+    """The check of an id or a slug, in upper or lower case; WrongInput with the nearest ones for any other word."""
+    by_name = {name.lower(): one for one in all_checks()[0] for name in (one.id, one.slug)}
+    one = by_name.get(word.strip().lower())
+    if one is not None:
+        return one
+    near = list(dict.fromkeys(by_name[name] for name in difflib.get_close_matches(word.lower(), by_name, 6, 0.5)))
+    like = ", ".join(f"{one.id} {one.slug}" for one in near[:4])
+    hint = f"like it: {like}" if like else "`gpuconsole check --all` lists all ids"
+    hint += "; an error text goes with `gpuconsole explain --text`" if " " in word.strip() else ""
+    raise WrongInput(f"there is no check {one_line(word, 60)!r}; {hint}")
 
 
 def needs(checks: Sequence[Check]) -> tuple[str, ...]:

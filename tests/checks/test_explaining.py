@@ -10,7 +10,7 @@ import pytest
 
 from console import explaining
 from console.checks.check import Check
-from console.checks.run import all_checks
+from console.checks.run import all_checks, named
 from console.core.facts import Facts
 from console.core.plan import WrongInput
 from tests.checks.told import told
@@ -27,7 +27,7 @@ def nothing(checks: Sequence[Check], slow: bool) -> Facts:
 
 @pytest.mark.parametrize("word", ["A03", "a03", " A03 ", "nouveau-loaded", "NOUVEAU-LOADED"])
 def test_a_check_is_found_by_id_and_slug(word: str) -> None:
-    assert explaining.check_named(word).id == "A03"
+    assert named(word).id == "A03"
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_a_check_is_found_by_id_and_slug(word: str) -> None:
 )
 def test_an_unknown_one_is_told_with_its_nearest(word: str, near: str) -> None:
     with pytest.raises(WrongInput) as raised:
-        explaining.check_named(word)
+        named(word)
     assert "there is no check" in str(raised.value)
     assert near in str(raised.value)
 
 
 def test_a_check_is_explained_with_what_it_says_here(capsys: pytest.CaptureFixture[str]) -> None:
-    one = explaining.check_named("A03")
+    one = named("A03")
     assert explaining.explain_check(one, nothing) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"A03  {one.title}   (nouveau-loaded, Kernel and driver)\n")
@@ -51,7 +51,7 @@ def test_a_check_is_explained_with_what_it_says_here(capsys: pytest.CaptureFixtu
 
 
 def test_a_check_as_json(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    explaining.explain_check(explaining.check_named("A03"), nothing, as_json=True)
+    explaining.explain_check(named("A03"), nothing, as_json=True)
     shown = json.loads(capsysbinary.readouterr().out)
     assert shown["check"]["id"] == shown["finding"]["id"] == "A03"
     assert {"need": "/proc/modules", "words": "/proc/modules"} in shown["check"]["looks_at"]
