@@ -1,0 +1,168 @@
+"""The cards as NVML tells them, for the checks of group `gpu`: one answer of many cards, why a figure is absent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from console.checks.box import NVML, gpus, nvml
+from console.checks.check import Answer, skip, unknown
+from console.clients.nvml import NOT_GIVEN, UNSUPPORTED
+from console.clients.nvml_card import MIG_PARENT
+from console.core.facts import Evidence, Facts, Unknowable
+from console.core.model import GpuBox, GpuState, Sign
+from console.core.text import one_line
+
+PCI = "/sys/bus/pci/devices/*/vendor"
+NEEDS = (NVML, PCI)
+"""Of `cards`."""
+NONE_HERE = "no NVIDIA device"
+
+_ORDER: Mapping[Sign, int] = {"fail": 0, "warn": 1, "unknown": 2, "note": 3, "ok": 4, "none": 5}
+_LASTING = re.compile(
+    "|".join([*map(re.escape, (UNSUPPORTED, NOT_GIVEN, MIG_PARENT)), "this driver's NVML has no ", "before driver "])
+)
+"""Reasons that will not change by asking again: the figure does not exist for this card and driver."""
+
+
+def answer(facts: Facts) -> tuple[GpuBox | None, tuple[int | None, str]]:
+    """What NVML said: the cards, or None and its error (code or None, words). Needs NVML."""
+    value = facts.answer(NVML)
+    if not isinstance(value, Mapping):
+        raise Unknowable("NVML was not asked", "nvidia-smi")
+    error = value.get("error")
+    if isinstance(error, Mapping):
+        code = error.get("code")
+        return None, (code if isinstance(code, int) else None, one_line(str(error.get("text") or ""), 200))
+    return nvml(facts), (None, "")
+
+
+def has_device(facts: Facts) -> bool:
+    """Whether an NVIDIA display device is on the PCI bus. Needs PCI."""
+    return bool(gpus(facts))
+
+
+def cards(facts: Facts) -> tuple[GpuState, ...]:
+    """Every card that NVML lists; () where there surely is no NVIDIA device. Unknowable where NVML fails although a
+    device is there: G01 says why. Needs NEEDS."""
+    try:
+        box, (code, text) = answer(facts)
+    except Unknowable:
+        if not has_device(facts):
+            return ()
+        raise
+    if box is not None and box.gpus:
+        return box.gpus
+    if not has_device(facts):
+        return ()
+    if box is None:
+        raise Unknowable(
+            f"NVML answers with error {code}: {text}" if code is not None else f"NVML: {text}", "nvidia-smi"
+        )
+    raise Unknowable("NVML lists no card", "nvidia-smi")
+
+
+def each(facts: Facts, judge: Callable[[GpuState], Answer]) -> Answer:
+    """One answer for all cards: the worst one is named, the others are counted. Needs NEEDS."""
+    found = cards(facts)
+    if not found:
+        return skip(NONE_HERE)
+    judged = [(card, _judged(card, judge)) for card in found]
+    card, worst = min(judged, key=lambda pair: _ORDER[pair[1].sign])
+    if len(found) == 1:
+        return worst
+    alike = sum(one.sign == worst.sign for _, one in judged) - 1
+    if worst.sign in ("ok", "none") and alike == len(found) - 1:
+        return msgspec.structs.replace(worst, text=f"{worst.text} (GPU {card.index}, {alike} more alike)")
+    rest = f"; {alike} more so" if alike else "; the others not"
+    text = f"GPU {card.index}: {worst.text}{rest}"
+    return msgspec.structs.replace(worst, text=text, data={"gpu": str(card.index), **worst.data})
+
+
+def _judged(card: GpuState, judge: Callable[[GpuState], Answer]) -> Answer:
+    if card.lost is not None:
+        return unknown(f"the card no longer answers: {card.lost.message}", "nvidia-smi")
+    return judge(card)
+
+
+def missing(card: GpuState, field: str) -> Answer:
+    """The answer for a figure that is None: skip where this card and driver do not have it, else unknown."""
+    why = card.missing.get(field) or "the driver does not tell it"
+    if _LASTING.match(why):
+        return skip(f"{field.replace('_', ' ')}: {why}")
+    return unknown(f"{field.replace('_', ' ')}: {why}", f"nvidia-smi -q -i {card.index}")
+
+
+def seen(card: GpuState, text: str) -> tuple[Evidence, ...]:
+    """A line of evidence from NVML."""
+    return (Evidence(f"NVML, GPU {card.index}{f' ({one_line(card.name, 40)})' if card.name else ''}", text),)
+
+
+def pci_address(text: str) -> str:
+    """`00000000:3B:00.0` of NVML and `PCI:0000:3b:00` of the kernel as sysfs writes them, without the function:
+    `0000:3b:00`."""
+    match = re.search(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})", text.lower())
+    return f"{match[1][-4:]}:{match[2]}:{match[3]}" if match else text.lower()
+
+
+# ---------------------------------------------------------------------------------------------------------- nvidia-smi
+
+SMI_QUERY = "$ nvidia-smi -q"
+
+
+def pending(facts: Facts, section: str) -> Mapping[str, tuple[str, str]]:
+    """(current, pending) of a mode by PCI address (`pci_address`), as `nvidia-smi -q` prints it; {} where the program
+    did not tell. `section` is `ECC Mode` or `MIG Mode`. Needs SMI_QUERY."""
+    try:
+        out = facts.command(SMI_QUERY.removeprefix("$ ")).out
+    except Unknowable:
+        return {}
+    found: dict[str, list[str]] = {}
+    address, inside = "", False
+    for line in out.splitlines():
+        name, _, value = (part.strip() for part in line.partition(" : "))
+        if line.startswith("GPU "):
+            address, inside = pci_address(line), False
+        elif name.casefold() == section.casefold() and not value:
+            inside = True
+        elif inside and name in ("Current", "Pending"):
+            found.setdefault(address, []).append(value)
+        elif name:
+            inside = False
+    return {where: (modes[0], modes[1]) for where, modes in found.items() if len(modes) == 2}
+
+
+# ------------------------------------------------------------------------------------------------- container's commands
+
+
+def restart_line(facts: Facts) -> str:
+    """What restarts the Triton container here: through its unit where one manages it; "" where there is none."""
+    return _line(facts, "restart")
+
+
+def stop_line(facts: Facts) -> str:
+    """What stops it; "" where there is none."""
+    return _line(facts, "stop")
+
+
+def start_line(facts: Facts) -> str:
+    """What starts it; "" where there is none."""
+    return _line(facts, "start")
+
+
+def _line(facts: Facts, verb: str) -> str:
+    user = (facts.every("user") or ("root",))[0]
+    if units := facts.every("unit"):
+        unit = units[0].removeprefix("user:")
+        return f"sudo systemctl {verb} {unit}" if user == "root" else f"systemctl --user {verb} {unit}"
+    if containers := facts.every("container"):
+        return f"{'sudo ' if user == 'root' else ''}podman {verb} {containers[0]}"
+    return ""
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The value where it is a JSON object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,247 @@
+"""What the driver asks for and what the kernel log tells of it: G12 G13.
+
+One fault of a card writes several lines: those of one card within a minute are one incident, with its weightiest
+action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from console.checks.box import KERNEL_LOG
+from console.checks.check import Answer, check, fail, note, ok, skip, warn
+from console.checks.gpu_cards import (
+    NEEDS,
+    NONE_HERE,
+    cards,
+    each,
+    has_device,
+    missing,
+    pci_address,
+    restart_line,
+    seen,
+    start_line,
+    stop_line,
+)
+from console.checks.gpu_memory_faults import reset_fix
+from console.core import kernel_faults, units
+from console.core import xid as xids
+from console.core.facts import Evidence, Facts, Unknowable
+from console.core.finding import Fix
+from console.core.model import GpuState, KernelFault, Sign
+from console.core.text import one_line
+from console.core.xid import XidMeaning
+
+# ----------------------------------------------------------------------------------------------------------------- G12
+
+_HOST_ACTIONS = ("node_reboot", "system_reboot", "recover_imex_domain")
+_SAID: Mapping[str, str] = {
+    "gpu_reset": "a reset of the card",
+    "bus_reset": "a reset of the card through its bus",
+    "node_reboot": "a reboot of the host",
+    "system_reboot": "a reboot of the host",
+    "drain_p2p": "its traffic to other cards to be drained",
+    "drain_and_reset": "work to be drained, then a reset",
+}
+
+
+@check(
+    "G12",
+    "the driver asks for no recovery",
+    group="gpu",
+    slug="recovery-action",
+    needs=NEEDS,
+    why="After a fault the driver says itself whether the card wants a reset or the host a reboot. Until then new work "
+    "on the card fails or hangs.",
+    source="nvml.h, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; Xid catalogue",
+)
+def recovery(facts: Facts) -> Answer:
+    found = cards(facts)
+    if not found:
+        return skip(NONE_HERE)
+    for card in found:
+        if card.lost is not None:
+            more = f" (GPU {card.index})" if len(found) > 1 else ""
+            return fail(
+                f"the card no longer answers{more}: {card.lost.message}", seen(card, card.lost.message), _reboot()
+            )
+
+    def judge(card: GpuState) -> Answer:
+        action = card.recovery_action
+        if action is None:
+            return missing(card, "recovery_action")
+        line = seen(card, f"recovery action {action}")
+        if action == "none":
+            return ok("none", line)
+        if action.startswith("unknown"):
+            return warn(f"the driver asks for something new here: {one_line(action, 40)}", line, _look(card))
+        words = f"the driver asks for {_SAID.get(action, action)}"
+        if action in _HOST_ACTIONS:
+            return fail(words, line, _reboot(), action=action)
+        if action == "drain_p2p":
+            return warn(words, line, _look(card), action=action)
+        return fail(words, line, reset_fix(facts, card, "nothing serves on this card during the reset"), action=action)
+
+    return each(facts, judge)
+
+
+def _reboot() -> Fix:
+    return Fix(
+        "R", ("sudo reboot",), "a card that is lost comes back with a restart of the host, if at all", reboot=True
+    )
+
+
+def _look(card: GpuState) -> Fix:
+    return Fix("S", (f"nvidia-smi -q -i {card.index}", "sudo dmesg | grep -E 'NVRM|Xid'"), "shows what the driver says")
+
+
+# ----------------------------------------------------------------------------------------------------------------- G13
+
+TOGETHER = 60.0
+"""Seconds within which lines of one card belong to one incident."""
+OLD = 86400.0
+"""Seconds after which an incident that the card has survived weighs less."""
+_ORDER: Mapping[Sign, int] = {"fail": 0, "warn": 1, "note": 2}
+_FOLLOWER = 45
+
+
+class Incident(Struct, frozen=True):
+    """Xids of one card, each within a minute of the one before."""
+
+    pci: str
+    faults: tuple[KernelFault, ...]
+    worst: XidMeaning
+
+    @property
+    def last(self) -> float:
+        """Unix time of its last line."""
+        return self.faults[-1].wall
+
+
+def incidents(faults: Sequence[KernelFault]) -> tuple[Incident, ...]:
+    """Xids grouped by card and time, oldest first."""
+    groups: dict[str, list[list[KernelFault]]] = {}
+    for fault in sorted((one for one in faults if one.kind == "xid"), key=lambda one: one.wall):
+        of_one = groups.setdefault(pci_address(fault.pci_bus_id or ""), [])
+        if of_one and fault.wall - of_one[-1][-1].wall <= TOGETHER:
+            of_one[-1].append(fault)
+        else:
+            of_one.append([fault])
+    found: list[Incident] = []
+    for pci, of_card in groups.items():
+        for group in of_card:
+            meanings = [xids.describe(one.xid, one.text) for one in group if one.xid is not None]
+            leading = [one for one in meanings if one.xid != _FOLLOWER] or meanings
+            worst = xids.worst(leading)
+            if worst is not None:
+                found.append(Incident(pci, tuple(group), worst))
+    return tuple(sorted(found, key=lambda one: one.last))
+
+
+@check(
+    "G13",
+    "no Xid in the kernel log",
+    group="gpu",
+    slug="xid",
+    needs=(*NEEDS, KERNEL_LOG),
+    why="An Xid is the driver's report of a fault: of the card, its memory, its bus, or of a program that used it "
+    "wrongly. The number says which, and what NVIDIA wants done.",
+    source="docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+)
+def xid(facts: Facts) -> Answer:
+    if not has_device(facts):
+        return skip(NONE_HERE)
+    log = facts.answer(KERNEL_LOG)
+    lines = log.get("lines") if isinstance(log, Mapping) else None
+    if not isinstance(lines, list):
+        raise Unknowable("the kernel log could not be read", "sudo dmesg | grep Xid")
+    source = one_line(str(log.get("source") or "kernel log"), 40)
+    found = incidents([fault for line in lines if (fault := _fault(line)) is not None])
+    if not found:
+        return ok(f"none as far back as the log goes ({source})")
+    weighed = [(_weight(facts, one), one) for one in found]
+    sign, worst = min(weighed, key=lambda pair: (_ORDER.get(pair[0], 2), -pair[1].last))
+    return _told(facts, sign, worst, len(found), source)
+
+
+def _fault(line: object) -> KernelFault | None:
+    if not isinstance(line, Mapping) or not isinstance(line.get("text"), str):
+        return None
+    wall = line.get("wall")
+    return kernel_faults.parse(wall if isinstance(wall, int | float) and 0 < wall < 1e11 else 0.0, line["text"])
+
+
+def _weight(facts: Facts, one: Incident) -> Sign:
+    """How much an incident weighs today: one that the card has survived for a day weighs less."""
+    sign = one.worst.sign
+    if one.worst.xid == _FOLLOWER:
+        return "note"  # alone it follows every kill of a process that used the card
+    if not facts.wall or not one.last or facts.wall - one.last < OLD or not _answers(facts, one.pci):
+        return sign
+    return "warn" if sign == "fail" else "note"
+
+
+def _answers(facts: Facts, pci: str) -> bool:
+    """Whether NVML reads this card now and wants nothing of it."""
+    try:
+        found = cards(facts)
+    except Unknowable:
+        return False
+    return any(
+        card.lost is None and card.recovery_action in (None, "none") and pci_address(card.pci_bus_id or "") == pci
+        for card in found
+    )
+
+
+def _told(facts: Facts, sign: Sign, one: Incident, count: int, source: str) -> Answer:
+    numbers = list(dict.fromkeys(fault.xid for fault in one.faults))
+    shown = [f"Xid {one.worst.xid}"]
+    others = [str(number) for number in numbers if number != one.worst.xid]
+    if others:
+        shown.append(f"with {', '.join(others[:4])}")
+    age = f" {units.age(facts.wall - one.last)} ago" if facts.wall and one.last else ""
+    more = f"; {count} incidents in all" if count > 1 else ""
+    action = one.worst.action
+    text = f"{' '.join(shown)}{age}, {one.worst.meaning}: {action}{more}"
+    evidence = tuple(Evidence(_where(source, fault), fault.text) for fault in one.faults[:5])
+    data = {"xid": str(one.worst.xid), "gpu": one.pci}
+    if one.worst.xid == _FOLLOWER:
+        return note(f"Xid 45{age}: work was removed, as after each kill of a process{more}", evidence, **data)
+    if sign == "note":
+        return note(text, evidence, **data)
+    fix = _mend(facts, one)
+    return fail(text, evidence, fix, **data) if sign == "fail" else warn(text, evidence, fix, **data)
+
+
+def _where(source: str, fault: KernelFault) -> str:
+    return f"{source}, {units.moment(fault.wall, utc=True)} UTC" if fault.wall else source
+
+
+def _mend(facts: Facts, one: Incident) -> Fix | None:
+    action = one.worst.action
+    if action == xids.RESTART_HOST or "Reboot" in action:
+        return Fix("R", ("sudo reboot",), "NVIDIA's action for it; look at seating, power and heat too", reboot=True)
+    if action == xids.CHECK_POWER:
+        return Fix("S", ("sudo poweroff",), "then plug the card's power cable in, and start the host")
+    if action == xids.RESTART_APPLICATION:
+        line = restart_line(facts)
+        if not line:
+            return None
+        return Fix("S", (line,), "only where the models fail since then: each request that runs is lost")
+    if action in (xids.RESET_GPU, xids.REPEATED) or "Reset" in action:
+        index = _index(facts, one.pci)
+        lines = [stop_line(facts), f"sudo nvidia-smi --gpu-reset -i {index}", start_line(facts)]
+        return Fix(
+            "R", tuple(line for line in lines if line), "nothing serves on this card during the reset", again=("G12",)
+        )
+    return Fix("S", ("sudo dmesg | grep -E 'NVRM|Xid'",), "shows the lines around it")
+
+
+def _index(facts: Facts, pci: str) -> str:
+    """How nvidia-smi names the card: by its index, else its address."""
+    try:
+        return next(str(card.index) for card in cards(facts) if pci_address(card.pci_bus_id or "") == pci)
+    except (Unknowable, StopIteration):
+        return f"{pci}.0"
