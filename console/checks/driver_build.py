@@ -5,7 +5,21 @@ from __future__ import annotations
 from functools import partial
 from shlex import quote
 
-from console.checks.box import DRIVER, OS_RELEASE, Distro, distro, driver, gpus, install, is_open, version
+from console.checks.box import (
+    DEB_ALL,
+    DRIVER,
+    OS_RELEASE,
+    RPM_ALL,
+    Distro,
+    debs,
+    distro,
+    driver,
+    gpus,
+    install,
+    is_open,
+    rpms,
+    version,
+)
 from console.checks.check import Answer, check, fail, ok, skip, warn
 from console.checks.driver_box import (
     DKMS,
@@ -45,7 +59,7 @@ def _headers(facts: Facts, release: str) -> bool:
     "this kernel and the next have the module",
     group="driver",
     slug="module-on-disk",
-    needs=(VENDORS, *FILES, *BUILD, *DRIVER, *modinfo_needs("version"), OS_RELEASE, DKMS_FOLDER),
+    needs=(VENDORS, *FILES, *BUILD, *DRIVER, *modinfo_needs("version"), OS_RELEASE, DKMS_FOLDER, RPM_ALL, DEB_ALL),
     why="The module is built for one kernel release. After an update of the kernel the next boot comes up without a "
     "GPU, often weeks later, when nobody thinks of the update.",
     source="NVIDIA/yum-packaging-precompiled-kmod#53, #56, #61",
@@ -91,19 +105,42 @@ def on_disk(facts: Facts) -> Answer:
 
 
 def _provide(facts: Facts, release: str, running: str) -> Fix:
-    """DKMS builds it, where DKMS is used; else the package for that kernel, or keeping to the kernel that has one."""
+    """DKMS builds it, where DKMS is used; else the package for that kernel, or keeping to the kernel that has
+    one."""
     box = distro(facts)
     if uses_dkms(facts):
         return build_module(box, release, _headers(facts, release))
     if release == running:
         return install_driver(box, release)
-    if box.is_debian:
-        lines: tuple[str, ...] = (f"apt-cache search linux-modules-nvidia- | grep {quote(release)}",)
-        effect = "install the one of the driver's branch"
+    package = _precompiled(facts, box, release, running)
+    if package is not None:
+        lines: tuple[str, ...] = (install(box, (package,)),)
+        effect = "nothing that runs is touched; until there is such a package boot the kernel that runs"
+    elif box.is_debian:
+        lines = (f"apt-cache search linux-modules-nvidia- | grep {quote(release)}",)
+        effect = "changes nothing that runs; install the one of the driver's branch"
     else:
         lines = ("dnf list --available 'kmod-nvidia*'", f"sudo grubby --set-default=/boot/vmlinuz-{quote(running)}")
         effect = "install the module package for that kernel if there is one; until then boot the kernel that runs"
-    return Fix("S", lines, f"changes nothing that runs; {effect}", again=("A07",))
+    return Fix("S", lines, effect, again=("A07",))
+
+
+def _precompiled(facts: Facts, box: Distro, release: str, running: str) -> str | None:
+    """The package that holds the module for a release, by the name of the one for the running kernel:
+    `linux-modules-nvidia-550-KERNEL` on Ubuntu, `kmod-nvidia-550.90.07-4.18.0-553.5.1` from NVIDIA."""
+    have, wanted = (running, release) if box.is_debian else (_short(running), _short(release))
+    start = "linux-modules-nvidia-" if box.is_debian else "kmod-nvidia-"
+    try:
+        names = [name for name, _ in (debs(facts) if box.is_debian else rpms(facts))]
+    except Unknowable:
+        return None
+    found = next((name for name in names if name.startswith(start) and name.endswith(f"-{have}")), None)
+    return None if found is None else quote(found.removesuffix(have) + wanted)
+
+
+def _short(release: str) -> str:
+    """`4.18.0-553.5.1` of `4.18.0-553.5.1.el8_10.x86_64`."""
+    return release.partition(".el")[0]
 
 
 @check(

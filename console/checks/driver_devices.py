@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
+from shlex import quote
 
 from console.checks.box import DRIVER, OS_RELEASE, PING, at, distro, driver, install, rootless
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
@@ -110,7 +111,7 @@ def _permissions(facts: Facts, known: Sequence[str], seen: Sequence[Evidence]) -
     except Unknowable:
         whose = f"{text}: not enough for rootless Podman"
     evidence = [*seen, *_lines(facts, r"^(?:ModifyDeviceFiles|DeviceFile(?:UID|GID|Mode)):")]
-    user = next(iter(facts.every("user")), "USER")
+    user = quote(next(iter(facts.every("user")), "USER"))
     lines = (f"sudo usermod -aG $(stat -c %G {closed[0]}) {user}", "grep -r NVreg_DeviceFile /etc/modprobe.d")
     effect = (
         "takes effect at the user's next login; the container needs crun and --group-add keep-groups (E17). The second "

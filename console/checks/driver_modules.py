@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from shlex import quote
 
+from msgspec.structs import replace
+
 from console.checks.box import (
     DRIVER,
     KERNEL_LOG,
@@ -154,7 +156,8 @@ def _match(facts: Facts, wanted: str) -> Fix:
         disk = None
     if wanted and disk is not None and disk[0] and disk[0] != wanted and uses_dkms(facts):
         release = facts.one("release")
-        return build_module(distro(facts), release, facts.exists(f"/lib/modules/{release}/build"))
+        build = build_module(distro(facts), release, facts.exists(f"/lib/modules/{release}/build"))
+        return replace(build, effect=f"{build.effect}. A reboot must follow: the old module stays loaded until then")
     return reload_driver(idle(modules(facts)))
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from console.core.facts import CommandFact, Facts
+from console.core.facts import CommandFact, Facts, FileFact
 from tests.checks.driver_told import (
     CLOSED,
+    DEB,
     DEBIAN,
     DRIVER,
     NEXT,
     RELEASE,
+    RPM,
     THERE,
     UBUNTU,
     UNLOADED,
@@ -80,6 +82,19 @@ def test_a07_builds_or_says_where_to_look() -> None:
     assert precompiled.commands[1] == f"sudo grubby --set-default=/boot/vmlinuz-{RELEASE}"
     ubuntu = mended(asked("A07", box({**NO_DKMS, "/etc/os-release": UBUNTU}, variables=TWO)))
     assert ubuntu.commands == (f"apt-cache search linux-modules-nvidia- | grep {NEXT}",)
+
+
+def test_a07_names_the_precompiled_module_of_the_next_kernel() -> None:
+    el = box(NO_DKMS, {RPM: f"kmod-nvidia-{DRIVER}-4.18.0-553\t{DRIVER}\n"}, variables=TWO)
+    assert mended(asked("A07", el)).commands == (f"sudo dnf -y install kmod-nvidia-{DRIVER}-4.18.0-553.16.1",)
+    kernels = {"release": ("5.15.0-126-generic",), "next_release": ("5.15.0-130-generic",)}
+    there: dict[str, str | FileFact] = {
+        "/lib/modules/5.15.0-126-generic/kernel/nvidia-535srv/nvidia.ko": THERE,
+        "/etc/os-release": UBUNTU,
+    }
+    deb = {DEB: "linux-modules-nvidia-535-server-5.15.0-126-generic\t5.15.0-126.136\tinstall ok installed\n"}
+    ubuntu = asked("A07", box({**NO_DKMS, **there}, deb, variables=kernels))
+    assert mended(ubuntu).commands == ("sudo apt-get install -y linux-modules-nvidia-535-server-5.15.0-130-generic",)
 
 
 def status(*lines: str) -> dict[str, str]:

@@ -164,6 +164,7 @@ def test_a06_builds_a_module_that_was_not_built() -> None:
     fix = mended(asked("A06", facts))
     assert fix.commands == (f"sudo dkms autoinstall -k {RELEASE}",)
     assert fix.kind == "B"
+    assert "A reboot must follow" in fix.effect
     by_hand = mended(
         asked("A06", box({**OLD, "/var/lib/dkms": ABSENT}, {"modinfo -F version nvidia": CommandFact(why="too slow")}))
     )
