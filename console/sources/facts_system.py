@@ -56,7 +56,7 @@ _PROCESSES = re.compile(
     r"rootlessport|slirp4netns|pasta|netavark|aardvark"
 )
 _KERNEL = re.compile(
-    r"NVRM|nvidia|nouveau|\bXid\b|\boom[-_]|ut of memory|\bavc\b|module verification|unavailable key|"
+    r"NVRM|nvidia|nouveau|\bXid\b|\boom[-_]|ut of memory|\bavc\b|module verification|unavailable key|unsigned module|"
     r"[Kk]ey was rejected|[Rr]equired key|\b[Gg][Ss][Pp]\b|[Ll]ockdown|\bAER\b|Hardware Error|vfio"
 )
 
