@@ -223,7 +223,9 @@ def hooks(facts: Facts) -> Answer:
     if gone.missing:
         path = gone.missing[0]
         lines = _line(facts, gone.spec, path, "path")
-        return fail(f"{path} is not there", lines, cdi_fixes.generate(facts, gone.spec.path), missing=path)
+        again = path == cdi_fixes.HOOK and cdi_fixes.is_installed(facts)
+        fix = cdi_fixes.reinstall(facts) if again else cdi_fixes.generate(facts, gone.spec.path)
+        return fail(f"{path} is not there", lines, fix, missing=path)
     dull = [path for path in gone.all if _cannot_run(facts, path)]
     if dull:
         deeds = tuple(Deed("mode", path=path, mode=0o755) for path in dull)

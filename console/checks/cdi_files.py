@@ -17,7 +17,6 @@ from console.core.text import one_line
 
 NO_DEVICE = "no NVIDIA device"
 BUS = "/sys/bus/pci/devices/*/vendor"
-_HOOK = "/usr/bin/nvidia-cdi-hook"
 _WRONG_ENV = "/etc/nvidia-container-toolkit/cdi-refresh.env"
 _FOLDERS = tuple(f"/{folder}" for folder in cdi.FOLDERS)
 
@@ -27,7 +26,7 @@ _FOLDERS = tuple(f"/{folder}" for folder in cdi.FOLDERS)
     "NVIDIA's container toolkit is installed",
     group="cdi",
     slug="toolkit-installed",
-    needs=(BUS, box.OS_RELEASE, cdi_fixes.CTK, cdi_fixes.CTK_VERSION, f"stat {_HOOK}"),
+    needs=(BUS, box.OS_RELEASE, cdi_fixes.CTK, cdi_fixes.CTK_VERSION, f"stat {cdi_fixes.HOOK}"),
     why="nvidia-ctk writes the CDI spec that tells Podman which devices and libraries belong to a GPU, and its hook "
     "runs at every start of a container. Without them no container gets a GPU.",
     source="NVIDIA container toolkit, cdi-support; bluefin#3454",
@@ -43,10 +42,10 @@ def toolkit_installed(facts: Facts) -> Answer:
         return unknown("nvidia-ctk does not tell its version", "nvidia-ctk --version")
     told = ".".join(map(str, version))
     lines = (Evidence("$ nvidia-ctk --version", f"version {told}"),)
-    update = Fix("S", (_update(facts),), "installs a newer toolkit", again=("B02", "B08"))
-    if version >= (1, 17) and not facts.exists(_HOOK):
-        return warn(f"toolkit {told} without {_HOOK}", lines, fix=update, toolkit=told)
+    if version >= (1, 17) and not facts.exists(cdi_fixes.HOOK):
+        return warn(f"toolkit {told} without {cdi_fixes.HOOK}", lines, cdi_fixes.reinstall(facts), toolkit=told)
     if version[:3] == (1, 17, 0):
+        update = Fix("S", (_update(facts),), "installs a newer toolkit", again=("B02", "B08"))
         return warn("toolkit 1.17.0: its hook can end with 1 and stop the start", lines, fix=update, toolkit=told)
     return ok(f"toolkit {told}", lines, toolkit=told)
 

@@ -14,6 +14,8 @@ from console.core.finding import Deed, Fix
 
 CTK = "stat /usr/bin/nvidia-ctk"
 CTK_VERSION = "$ nvidia-ctk --version"
+HOOK = "/usr/bin/nvidia-cdi-hook"
+"""The toolkit's own, from 1.17 on."""
 REFRESH = "nvidia-cdi-refresh.service"
 REFRESH_FILES = tuple(f"{folder}/systemd/system/{REFRESH}" for folder in ("/usr/lib", "/lib", "/etc"))
 ENV_FILE = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
@@ -69,6 +71,14 @@ def install(facts: Facts) -> Fix:
         repository = (f"curl -fsSL {_REPO}/stable/rpm/nvidia-container-toolkit.repo | sudo tee {file}",)
     words = box.install(box.distro(facts), ["nvidia-container-toolkit-base"])
     return Fix("S", (*repository, words), effect="adds NVIDIA's repository and installs from it", again=("B02", *AGAIN))
+
+
+def reinstall(facts: Facts) -> Fix:
+    """The toolkit's files put back: a new spec would name the same hook. Needs box.OS_RELEASE."""
+    words = "sudo dnf -y reinstall nvidia-container-toolkit-base"
+    if box.distro(facts).is_debian:
+        words = "sudo apt-get install -y --reinstall nvidia-container-toolkit-base"
+    return Fix("S", (words,), "puts the files of the toolkit back", again=("B02", "B08"))
 
 
 def generate(facts: Facts, path: str, before: Sequence[str] = ()) -> Fix:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from console.checks import box
 from console.checks.cdi_files import BUS
 from console.checks.check import Answer, check, fail, ok, skip, warn
@@ -29,11 +31,6 @@ def is_users(facts: Facts) -> bool:
         return uid[0] != "0"
 
 
-def _me(facts: Facts) -> int | None:
-    uid = box.at(facts.answer("@me"), "uid")
-    return uid if isinstance(uid, int) else None
-
-
 # ----------------------------------------------------------------------------------------------------------------- D01
 
 
@@ -42,7 +39,7 @@ def _me(facts: Facts) -> int | None:
     "Podman's service answers",
     group="podman",
     slug="podman-socket",
-    needs=(box.PING, *PODMAN_FILES, BUS, "@me", box.UNITS),
+    needs=(box.PING, *PODMAN_FILES, BUS, "@me", box.UNITS, PROCESSES),
     why="The console sees and changes containers through Podman's service, which systemd starts when something opens "
     "its socket. With the socket off, the container's state, log and actions are missing.",
     source="podman-system-service(1); bollard#790, podman#10714, podman-tui#320",
@@ -67,46 +64,82 @@ def service_answers(facts: Facts) -> Answer:
     return fail(text, lines, fix) if cards else warn(text, lines, fix)
 
 
+class _Whose(Struct, frozen=True):
+    """Whose service is wanted, and whether the one who looks may start it as he is."""
+
+    uid: int
+    user: str
+    me: int
+
+    @property
+    def is_users(self) -> bool:
+        return self.uid != 0
+
+    def systemctl(self, *verb: str) -> tuple[str, ...]:
+        """For the console; as root where `needs_root`."""
+        if not self.is_users:
+            return ("systemctl", *verb, _SOCKET)
+        own = ("systemctl", "--user", *verb, _SOCKET)
+        if self.uid == self.me:
+            return own
+        return ("runuser", "-u", self.user, "--", "env", f"XDG_RUNTIME_DIR=/run/user/{self.uid}", *own)
+
+    @property
+    def needs_root(self) -> bool:
+        return not self.is_users or self.uid != self.me
+
+
+def _whose(facts: Facts) -> _Whose:
+    """Of a Triton container that runs, whoever looks; else of the one who looks."""
+    told = box.at(facts.answer("@me"), "uid")
+    me = told if isinstance(told, int) else 0
+    try:
+        keeper = next(iter(_keepers(facts)), {})
+    except Unknowable:
+        keeper = {}
+    uid = keeper.get("uid")
+    return _Whose(uid if isinstance(uid, int) else me, str(keeper.get("user") or ""), me)
+
+
 def _silent(facts: Facts, why: str) -> tuple[str, Sequence[Evidence], Fix]:
     """Why the service does not answer, and what makes it."""
-    uid = _me(facts) or 0
-    user = uid != 0
+    whose = _whose(facts)
+    scope = "--user " if whose.is_users else ""
     lines = [Evidence("Podman's sockets", why)]
     try:
-        told = box.unit(facts, f"user:{_SOCKET}" if user else _SOCKET)
+        told = box.unit(facts, f"user:{_SOCKET}" if whose.is_users else _SOCKET)
     except Unknowable:
         told = {}
     state = told.get("ActiveState", "")
     if state:
         shown = f"ActiveState={state} UnitFileState={told.get('UnitFileState', '')}"
-        lines.append(Evidence(f"$ systemctl {'--user ' if user else ''}show {_SOCKET}", shown))
-    if state == "active":
-        return f"{_SOCKET} is active, but {_short(why)}", lines, _switch(user, "restart")
-    if state:
-        return f"{_SOCKET} is {state}", lines, _switch(user, "enable", "--now")
-    if "permission" in why.casefold() and user:
+        lines.append(Evidence(f"$ systemctl {scope}show {_SOCKET}", shown))
+    if state and state != "active":
+        return f"{_SOCKET} is {state}", lines, _switch(whose, "enable", "--now")
+    if "permission" in why.casefold() and whose.me != 0:
         commands = ("sudo gpuconsole", "systemctl --user enable --now podman.socket")
         effect = "root reads the rootful socket; the second line is for containers of your own"
         return f"permission denied: {_short(why)}", lines, Fix("S", commands, effect)
-    return _short(why), lines, _switch(user, "enable", "--now")
+    if state:
+        return f"{_SOCKET} is active, but {_short(why)}", lines, _switch(whose, "restart")
+    return _short(why), lines, _switch(whose, "enable", "--now")
 
 
 def _short(why: str) -> str:
     return one_line(why.partition(";")[0], 160)
 
 
-def _switch(user: bool, *verb: str) -> Fix:
-    scope = ("--user",) if user else ()
-    argv = ("systemctl", *scope, *verb, _SOCKET)
-    back = ("systemctl", *scope, "disable", *verb[1:], _SOCKET) if verb[0] == "enable" else ()
-    sudo = "" if user else "sudo "
+def _switch(whose: _Whose, *verb: str) -> Fix:
+    argv = whose.systemctl(*verb)
+    back = whose.systemctl("disable", *verb[1:]) if verb[0] == "enable" else ()
+    sudo = "sudo " if whose.needs_root else ""
     return Fix(
         "B",
         (f"{sudo}{' '.join(argv)}",),
         "takes effect now; containers are not touched",
         f"{sudo}{' '.join(back)}" if back else "",
-        deeds=(Deed("run", argv=argv, root=not user),),
-        back=(Deed("run", argv=back, root=not user),) if back else (),
+        deeds=(Deed("run", argv=argv, root=whose.needs_root),),
+        back=(Deed("run", argv=back, root=whose.needs_root),) if back else (),
         again=("D02", "B01"),
     )
 
@@ -154,16 +187,18 @@ def _graph_root(facts: Facts) -> str:
 
 def _elsewhere(facts: Facts, here: str) -> Mapping[str, Any] | None:
     """conmon of a Triton container in the store of another user than `here`, a number."""
+    found = _keepers(facts)
+    return next((one for one in found if isinstance(one.get("uid"), int) and str(one["uid"]) != here), None)
+
+
+def _keepers(facts: Facts) -> list[Mapping[str, Any]]:
+    """Processes conmon of Triton containers: those that hold a tritonserver first. Needs PROCESSES."""
     answer = facts.answer(PROCESSES)
     rows = [row for row in answer if isinstance(row, dict)] if isinstance(answer, list) else []
     by_pid = {row.get("pid"): row for row in rows}
     servers = [row for row in rows if row.get("name") == "tritonserver"]
-    keepers = [keeper for row in servers if (keeper := _keeper(row, by_pid)) is not None]
-    keepers += [row for row in rows if row.get("name") == "conmon" and "triton" in _name(row)]
-    for keeper in keepers:
-        if isinstance(keeper.get("uid"), int) and str(keeper["uid"]) != here:
-            return keeper
-    return None
+    found = [keeper for row in servers if (keeper := _keeper(row, by_pid)) is not None]
+    return found + [row for row in rows if row.get("name") == "conmon" and "triton" in _name(row)]
 
 
 def _keeper(row: Mapping[str, Any], by_pid: Mapping[Any, Mapping[str, Any]]) -> Mapping[str, Any] | None:

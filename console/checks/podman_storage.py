@@ -92,6 +92,7 @@ def storage_room(facts: Facts) -> Answer:
     none = _no_podman(facts)
     if none is not None:
         return none
+    facts.answer(box.PING)  # where Podman is silent, that is why its folder is not known
     root = facts.one("graph_root")
     room = facts.space(root)
     if room.free is None or not room.total:

@@ -189,6 +189,14 @@ def test_hooks(hook: FileFact, sign: str, text: str) -> None:
     assert (found.sign, text in found.text) == (sign, True), found.text
 
 
+def test_a_hook_of_the_toolkit_is_not_mended_by_a_new_spec() -> None:
+    fix = look(checks.hooks, {HOOK: ABSENT}).fix
+    assert (fix and (fix.kind, fix.commands)) == ("S", ("sudo dnf -y reinstall nvidia-container-toolkit-base",))
+    old = {STATIC: spec().replace(HOOK, "/opt/hook")}
+    fix = look(checks.hooks, old, variables={"cdi_paths": (*box.paths(), "/opt/hook")}).fix
+    assert (fix and fix.commands) == (f"sudo nvidia-ctk cdi generate --output={STATIC}",)
+
+
 def test_a_hook_without_its_toolkit() -> None:
     found = look(checks.hooks, {HOOK: ABSENT, "/usr/bin/nvidia-ctk": ABSENT})
     assert found.fix is not None

@@ -80,6 +80,26 @@ def test_the_users_socket_is_enabled_without_root() -> None:
     assert found.fix.back[0].argv == ("systemctl", "--user", "disable", "--now", "podman.socket")
 
 
+def test_the_service_of_whoever_holds_triton_is_meant() -> None:
+    found = look(checks.service_answers, podman_ping=NOT_ASKED, processes=running(1000, "ana"))
+    assert found.fix is not None
+    own = "runuser -u ana -- env XDG_RUNTIME_DIR=/run/user/1000 systemctl --user"
+    assert found.fix.commands == (f"sudo {own} enable --now podman.socket",)
+    assert (found.fix.deeds[0].root, found.fix.undo) == (True, f"sudo {own} disable --now podman.socket")
+    found = look(
+        checks.service_answers,
+        podman_ping=NOT_ASKED,
+        processes=running(0, "root"),
+        units=socket("inactive") | socket("active", user=True),
+        me={"uid": 1000},
+    )
+    assert found.fix is not None
+    assert found.fix.commands == ("sudo systemctl enable --now podman.socket",)
+    refused = AnswerFact(why="/run/podman/podman.sock permission denied")
+    found = look(checks.service_answers, podman_ping=refused, units=socket("active", user=True), me={"uid": 1000})
+    assert (found.fix and found.fix.kind) == "S"
+
+
 @pytest.mark.parametrize(
     ("changes", "variables", "sign", "text"),
     [
