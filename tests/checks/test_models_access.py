@@ -10,7 +10,7 @@ import pytest
 from console.checks import models_access
 from console.core.facts import AnswerFact, Facts, FileFact
 from tests.checks.cards import refused, says
-from tests.checks.repo import ALL_READY, ENGINE, GOOD, PYTHON, ROOT, SCRIPT, box, inspected, ready, without
+from tests.checks.repo import ALL_READY, ENGINE, GOOD, PYTHON, ROOT, SCRIPT, Tree, box, inspected, ready, without
 from tests.checks.told import DENIED
 
 NO_PODMAN = AnswerFact(why="no socket")
@@ -105,7 +105,7 @@ def test_only_the_shut_files_are_opened_and_get_their_modes_back() -> None:
 
 
 def test_many_shut_files_are_only_shown_how() -> None:
-    tree = {"m/config.pbtxt": PYTHON, **{f"m/1/f{n}": owned(0o600) for n in range(30)}, "m/1/model.py": SCRIPT}
+    tree: Tree = {"m/config.pbtxt": PYTHON, **{f"m/1/f{n}": owned(0o600) for n in range(30)}, "m/1/model.py": SCRIPT}
     found = says(models_access, "L07", box(tree, answers=as_user("1000")))
     assert found.fix is not None
     assert (found.fix.commands, found.fix.deeds) == ((f"sudo chmod -R a+rX {ROOT}",), ())

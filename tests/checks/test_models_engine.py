@@ -8,11 +8,11 @@ from console.checks import models_engine
 from console.clients import trt_plan
 from console.core.facts import AnswerFact, CommandFact, Facts
 from tests.checks.cards import bare, card, nvml, refused, says
-from tests.checks.repo import ENGINE, GOOD, PYTHON, SCRIPT, box, hexed, inspected, plan_head, ready, without
+from tests.checks.repo import ENGINE, GOOD, PYTHON, SCRIPT, Tree, box, hexed, inspected, plan_head, ready, without
 
 DOWN = {"@triton.index": refused("connection refused")}
 PATH = "ranking/3/model.plan"
-ONLY_PYTHON = {"prep/config.pbtxt": PYTHON, "prep/1/model.py": SCRIPT}
+ONLY_PYTHON: Tree = {"prep/config.pbtxt": PYTHON, "prep/1/model.py": SCRIPT}
 
 
 def log(*lines: str) -> dict[str, object]:
@@ -143,7 +143,7 @@ def test_engine_card(facts: Facts, sign: str, text: str) -> None:
     ],
 )
 def test_a_name_can_tell_the_card(name: str, architecture: str, sign: str) -> None:
-    tree = {f"{name}/config.pbtxt": 'platform: "tensorrt_plan"', f"{name}/1/model.plan": ENGINE}
+    tree: Tree = {f"{name}/config.pbtxt": 'platform: "tensorrt_plan"', f"{name}/1/model.plan": ENGINE}
     answers = {**DOWN, "@nvml": nvml(card(architecture=architecture))}
     assert says(models_engine, "L06", box(tree, answers=answers)).sign == sign
     unseen = {**DOWN, "@nvml": refused()}

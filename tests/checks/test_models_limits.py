@@ -9,10 +9,10 @@ import pytest
 from console.checks import models_limits
 from console.core.facts import AnswerFact, Facts, FileFact
 from tests.checks.cards import GIB, bare, card, nvml, refused, says, second
-from tests.checks.repo import ENGINE, GOOD, PYTHON, RANKING, SCRIPT, box, inspected, ready, without
+from tests.checks.repo import ENGINE, GOOD, PYTHON, RANKING, SCRIPT, Tree, box, inspected, ready, without
 
 NO_PODMAN = AnswerFact(why="no socket")
-ONLY_PLAN = {"ranking/config.pbtxt": RANKING, "ranking/3/model.plan": ENGINE}
+ONLY_PLAN: Tree = {"ranking/config.pbtxt": RANKING, "ranking/3/model.plan": ENGINE}
 
 
 def env(*lines: str, tree: Any = GOOD) -> Facts:
@@ -100,7 +100,7 @@ def sized(size: int, config: str = RANKING) -> dict[str, str | FileFact]:
 
 
 ONNX = RANKING.replace('platform: "tensorrt_plan"', 'backend: "onnxruntime"')
-ONNX_TREE = {"ranking/config.pbtxt": ONNX, "ranking/3/model.onnx": engine(9 * GIB)}
+ONNX_TREE: Tree = {"ranking/config.pbtxt": ONNX, "ranking/3/model.onnx": engine(9 * GIB)}
 DOWN = {"@triton.index": refused("connection refused")}
 EXPLICIT = {**DOWN, "@podman.inspect": inspected("--model-control-mode=explicit")}
 ON_ONE = ONNX.replace("kind: KIND_GPU", "kind: KIND_GPU gpus: [ 1 ]")
