@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from console.checks import box, container
-from console.checks.check import Answer, check, fail, note, ok, skip
+from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.text import one_line, whole_number
@@ -197,6 +197,11 @@ def holder(facts: Facts) -> Answer:
     first = min(holders, key=lambda one: ("container", "left", "other", "hidden", "triton").index(one.kind))
     text = f"{first.port} is held by {first.words}"
     if found is None:
+        unit = container.unit_of(facts)
+        # Where the unit removes its container nothing tells which ports it publishes: likely, not sure.
+        if unit is not None and unit.property("ActiveState") in ("failed", "activating"):
+            text = f"{text}; {one_line(unit.name, 40)} may want it and does not come up"
+            return warn(text, evidence, _free(facts, first), **_data(first))
         return note(f"{text}; no Triton container wants it now", evidence, **_data(first))
     status = str(box.at(found, "State", "Status") or "")
     if first.kind == "left" and status not in _AT_REST:

@@ -96,7 +96,9 @@ def preference(facts: Facts) -> Answer:
         if blind is not None:
             raise blind
         return (
-            unknown("the energy bias is no number", f"cat {next(iter(found))}") if found else skip("this CPU has none")
+            unknown("the energy bias is no number", f"cat {next(iter(found))}")
+            if found
+            else skip("no such preference here")
         )
     path, worst = max(numbers.items(), key=lambda one: one[1])
     if worst <= _MOST_BIAS:

@@ -155,6 +155,17 @@ def test_i02(found: Any, ports: Any, processes: Any, sign: str, text: str | None
     assert text is None or finding.text == text
 
 
+@pytest.mark.parametrize(("state", "sign"), [("failed", "warn"), ("activating", "warn"), ("active", "note")])
+def test_i02_a_unit_whose_container_is_gone_may_want_the_port(state: str, sign: str) -> None:
+    answers = ROOTFUL | SETTINGS | {"@podman.inspect": None, "@ports": listening((8000, 55, "nginx"))}
+    answers["@units"] = {"triton.service": {"ActiveState": state}}
+    variables = IDS | {"unit": ("triton.service",)}
+    finding = said(network_ports.holder, facts_for(network_ports.holder, answers=answers, variables=variables))
+    assert finding.sign == sign
+    if sign == "warn":
+        assert finding.text == "8000 is held by nginx (55); triton.service may want it and does not come up"
+
+
 def test_i02_another_container_is_named() -> None:
     listed = [
         {"Id": "a" * 64, "Names": ["triton"], "State": "exited", "Ports": [{"host_port": 8000}]},

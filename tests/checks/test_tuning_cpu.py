@@ -102,7 +102,7 @@ BIAS = "power/energy_perf_bias"
         (per_cpu(BIAS, "normal"), "unknown", "the energy bias is no number"),
         ({f"{_CPU}/cpu0/{PREFERENCE}": FileFact("file", why="denied")}, "unknown", None),
         (per_cpu(PREFERENCE, ""), "unknown", "what the kernel says is no preference"),
-        ({}, "none", "this CPU has none"),
+        ({}, "none", "no such preference here"),
     ],
 )
 def test_f02(files: dict[str, str | FileFact], sign: str, text: str | None) -> None:
