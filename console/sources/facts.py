@@ -39,8 +39,9 @@ SLOW_DEADLINE = 4.0
 COMMAND_LIMIT = 1.5
 """Seconds that a program may take."""
 ANSWER_LIMIT = 1.5
-PATIENCE = 0.7
-"""Seconds for which a question waits for what would only make it better (the port by Podman, the unit to ask about)."""
+SPARE = 0.5
+"""Seconds before the deadline at which a question goes out without what would only make it better (the port by Podman,
+the unit to ask about)."""
 READERS = 4
 """Threads that read files; more are started while these hang."""
 MAX_READERS = 40
@@ -399,16 +400,20 @@ class _Collection:
     def _state(self) -> Any:
         """The container, which tells the ports; None where it is not told in time."""
         try:
-            return self._looked(PATIENCE).state
-        except (SourceError, TimeoutError):
+            return self._looked(max(0.1, self.left() - SPARE)).state
+        except SourceError:
+            return None
+        except TimeoutError:
+            if self.host.kind == "simulated":  # what answers on the usual ports would be a server of the real machine
+                raise
             return None
 
     def _units(self) -> Any:
         unit: tuple[str, ...] = ()
         who = facts_variables.Owner()
         try:
-            who = self._owner(PATIENCE)
-            unit = self.variables["unit"].result(PATIENCE) or ()
+            who = self._owner(max(0.1, self.left() - SPARE))
+            unit = self.variables["unit"].result(max(0.1, self.left() - SPARE)) or ()
         except TimeoutError:
             log.debug("the unit is not known in time")
         user = who.uid not in (None, 0)
