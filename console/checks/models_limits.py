@@ -77,11 +77,14 @@ def cuda_cache(facts: Facts) -> Answer:
     found = facts.answer(INSPECT)
     env = _variables(found)
     where = f"podman inspect {_container(facts)}, Env"
+    models = [name for name, one in sorted(_documents(facts).items()) if _backend(one).startswith(_COMPILES)]
     if env.get("CUDA_CACHE_DISABLE") in ("1", "true"):
+        # NVIDIA's own images set it
+        off = (Evidence(where, f"CUDA_CACHE_DISABLE={env['CUDA_CACHE_DISABLE']}"),)
+        if not models:
+            return ok("off, and no back end here compiles kernels", off)
         fix = _recreate(facts, "env=CUDA_CACHE_DISABLE=0", {"env": "CUDA_CACHE_DISABLE=0"})
-        return warn(
-            "CUDA_CACHE_DISABLE=1: kernels are compiled at each start", (Evidence(where, "CUDA_CACHE_DISABLE=1"),), fix
-        )
+        return Answer("note", f"off (CUDA_CACHE_DISABLE=1); {counted(models)} may compile kernels", off, fix)
     told = env.get("CUDA_CACHE_MAXSIZE")
     line = (Evidence(where, f"CUDA_CACHE_MAXSIZE={told}" if told is not None else "no CUDA_CACHE_MAXSIZE"),)
     if told is not None:
@@ -91,12 +94,10 @@ def cuda_cache(facts: Facts) -> Answer:
         if size is not None and size < 64 * MIB:
             return warn(f"CUDA_CACHE_MAXSIZE is {units.size(size)}: too small to keep kernels", line, _bigger(facts))
         return ok("set" if size is None else f"{units.size(size)}", line)
-    models = [name for name, one in sorted(_documents(facts).items()) if _backend(one).startswith(_COMPILES)]
     if not models:
         return ok("not set, and no back end here compiles kernels", line)
-    return Answer(
-        "note", f"not set, the driver's default holds; {counted(models)} may compile kernels", line, _bigger(facts)
-    )
+    text = f"not set, the driver's default holds; {counted(models)} may compile kernels"
+    return Answer("note", text, line, _bigger(facts))
 
 
 def _bigger(facts: Facts) -> Fix:

@@ -15,8 +15,9 @@ NOT_HERE = "not supported by this card or driver"
     ("facts", "sign", "text"),
     [
         (box(), "note", "300 of 1590 MHz while idle"),
-        (box(card(sm_mhz=1590, util_pct=90.0)), "ok", "1590 of 1590 MHz under load"),
-        (box(card(sm_mhz=900, util_pct=90.0, throttle_now=["power_cap"])), "ok", "900 of 1590"),
+        (box(card(sm_mhz=1590, util_pct=90.0)), "ok", "1590 of 1590 MHz"),
+        (box(card(sm_mhz=900, util_pct=90.0, throttle_now=["power_cap"])), "ok", "900 of 1590 MHz under load, see G06"),
+        (box(card(sm_mhz=1590)), "ok", "1590 of 1590 MHz"),
         (box(card(sm_mhz=900, util_pct=90.0)), "note", "a clock lock?"),
         (box(card(sm_mhz=1100, throttle_now=["applications_clocks"])), "note", "somebody has set"),
         (box(card(sm_mhz=None)), "unknown", "sm mhz"),
