@@ -189,7 +189,7 @@ def podman_version(facts: Facts) -> str:
 
 def version(text: str) -> tuple[int, ...]:
     """Numbers of a version, to compare: `4.9.4-rhel` is (4, 9, 4); () where it begins with none."""
-    match = re.match(r"\d+(?:\.\d+)*", text)
+    match = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9})*(?![0-9])", text)
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import yaml
 from msgspec import Struct
 
-from console.core.text import one_line
+from console.core.text import one_line, whole_number
 
 FOLDERS = ("etc/cdi", "var/run/cdi")
 """In the order in which a later one wins; Podman 4 reads these two whatever containers.conf says."""
@@ -250,7 +250,5 @@ def accepted(podman: str | None) -> tuple[int, int] | None:
 
 
 def _version(text: str) -> tuple[int, int] | None:
-    parts = text.split(".")
-    if len(parts) < 2 or not (parts[0].isascii() and parts[0].isdigit() and parts[1].isascii() and parts[1].isdigit()):
-        return None
-    return int(parts[0]), int(parts[1])
+    major, minor, *_ = (whole_number(part) for part in f"{text}.".split("."))
+    return None if major is None or minor is None or major < 0 or minor < 0 else (major, minor)

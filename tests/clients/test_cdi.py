@@ -73,7 +73,16 @@ def test_what_it_names_and_is_not_there(tmp_path: Path, edits: dict[str, Any]) -
 
 @pytest.mark.parametrize(
     ("podman", "newest"),
-    [("4.0.3", (0, 0)), ("4.1.0", (0, 4)), ("4.3.1", (0, 5)), ("4.9.4-rhel", (0, 6)), ("5.5.0", (1, 0)), ("x", None)],
+    [
+        ("4.0.3", (0, 0)),
+        ("4.1.0", (0, 4)),
+        ("4.3.1", (0, 5)),
+        ("4.9.4-rhel", (0, 6)),
+        ("5.5.0", (1, 0)),
+        ("x", None),
+        ("5", None),
+        ("-5.1", None),
+    ],
 )
 def test_versions(podman: str, newest: tuple[int, int] | None) -> None:
     assert cdi.accepted(podman) == newest
@@ -115,6 +124,11 @@ def test_what_makes_podman_drop_a_file(text: str, podman: str | None, why: str) 
     found = cdi.skipped(cdi.parsed("x", text), podman)
     assert why in found
     assert bool(found) == bool(why)
+
+
+def test_a_version_of_thousands_of_digits() -> None:
+    assert "no cdiVersion" in cdi.skipped(cdi.parsed("x", spec_text(f"0.{'9' * 5000}.0")), "5.5.0")
+    assert cdi.accepted(f"4.{'9' * 5000}") is None
 
 
 def test_every_path_of_the_host_that_a_spec_names_once() -> None:
