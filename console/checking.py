@@ -50,7 +50,7 @@ def facts_for(
 
 def host_of(spec: BoxSpec, root: str = "") -> facts_host.Host:
     """Where facts come from: the folder `root` where one is named, else the box itself."""
-    if root:
+    if root and os.path.abspath(root) != "/":
         return facts_host.recorded(os.path.abspath(root), spec.settings)
     return facts_host.of_box(spec.settings, spec.root, spec.simulated is not None, _nvml(spec))
 

@@ -41,7 +41,15 @@ RECORDING = ".gpuconsole"
 """The folder of a recording that tells of the others."""
 
 _UNTOLD = "what is in it was not recorded"
-_BLOCKING = ("proc/kmsg", "proc/kcore", "proc/vmcore", "proc/sysrq-trigger", "proc/*/mem", "proc/*/pagemap")
+_BLOCKING = (
+    "proc/kmsg",
+    "proc/kcore",
+    "proc/vmcore",
+    "proc/sysrq-trigger",
+    "proc/*/mem",
+    "proc/*/pagemap",
+    "*/trace_pipe",
+)
 _CREDENTIALS = (
     "*/containers/auth.json",
     "*/containers/*/auth.json",

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from console.core.facts import AnswerFact, CommandFact, Facts, FileFact
 from console.core.secrets import MASK, is_secret_name, mask_command, mask_labels, mask_text
 
-SHORTEST = 6
+SHORTEST = 4
 """Characters of a value that is masked word for word; a shorter one stands in half of all texts."""
 SHOWN_VARIABLES = (
     "CUDA_*",
@@ -93,7 +93,7 @@ class Masks:
     """What takes secrets out; `words` are those known word for word."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
-        known = {word for word in words if len(word) >= SHORTEST and word not in _NO_SECRETS}
+        known = {word for word in words if len(word) >= SHORTEST}
         self._words = sorted(known, key=len, reverse=True)
 
     def facts(self, facts: Facts) -> Facts:
@@ -249,14 +249,27 @@ def _unicode(text: str) -> str:
 
 
 def secret_words(inspect: Any) -> Iterator[str]:
-    """Values that an inspected container holds under secret names: they may turn up in logs and command lines."""
+    """Values that an inspected container holds under secret names: they may turn up in logs and command lines.
+
+    Only those that look made up: masking `SECRET=triton` word for word would take the name out of all facts.
+    """
+    yield from (word for word in _secret_values(inspect) if _is_made_up(word))
+
+
+def _is_made_up(word: str) -> bool:
+    if len(word) < 8 or word.startswith(("/", "http")) or any(char.isspace() for char in word):
+        return False
+    return len(word) >= 16 or (any(map(str.isdigit, word)) and any(map(str.isalpha, word)))
+
+
+def _secret_values(inspect: Any) -> Iterator[str]:
     if not isinstance(inspect, Mapping):
         return
     config = inspect.get("Config")
     env = config.get("Env") if isinstance(config, Mapping) else None
     for line in env if isinstance(env, list) else ():
         name, _, value = str(line).partition("=")
-        if is_secret_name(name) and value.lower() not in _NO_SECRETS and not value.isdigit():
+        if is_secret_name(name):
             yield value
     for word in inspect.get("Args") or ():
         if isinstance(word, str) and word.startswith(("--http-restricted-", "--grpc-restricted-")):

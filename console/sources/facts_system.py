@@ -3,11 +3,13 @@ of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
 import re
 import socket
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +21,7 @@ from console.clients import host as machine
 from console.clients import nvml as nvml_client
 from console.clients import proc
 from console.clients.journal import Kmsg, boot_wall, kernel_entries
-from console.clients.systemd import SystemdView
+from console.clients.systemd import UNIT_NAME, SystemdView
 from console.core.model import SourceError
 from console.core.text import whole_number
 from console.sources.facts_host import Host
@@ -49,6 +51,8 @@ PROPERTIES = (
 )
 MAX_LINES = 2000
 """Lines of the kernel log kept, the newest."""
+JOURNAL_LIMIT = 1.0
+"""Seconds that the journal has to tell what the ring buffer has lost."""
 SAMPLED = 2.0
 """Seconds between the two looks of `@samples`."""
 _PROCESSES = re.compile(
@@ -224,18 +228,21 @@ def units(more: Sequence[str], user_more: Sequence[str], owner: int | None, limi
     Where the user's systemd does not answer each of its units is `{"error": why}`. SourceError without systemd.
     """
     systemd = SystemdView(owner)
-    found: dict[str, Any] = dict(
-        systemd.show_all(tuple(dict.fromkeys((*SYSTEM_UNITS, *more))), PROPERTIES, timeout=limit_s)
-    )
+    found: dict[str, Any] = dict(systemd.show_all(_names(SYSTEM_UNITS, more), PROPERTIES, timeout=limit_s))
     if owner is None:
         return found
-    own = tuple(dict.fromkeys((*USER_UNITS, *user_more)))
+    own = _names(USER_UNITS, user_more)
     try:
         told = systemd.show_all(own, PROPERTIES, user=True, timeout=limit_s)
         found |= {f"user:{name}": one for name, one in told.items()}
     except SourceError as error:
         found |= {f"user:{name}": {"error": error.message} for name in own}
     return found
+
+
+def _names(units_: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+    """A label may hold anything: what is no unit's name is left out."""
+    return tuple(dict.fromkeys((*units_, *(one for one in more if UNIT_NAME.fullmatch(one) and one[0] != "-"))))
 
 
 # ---------------------------------------------------------------------------------------------------------- kernel log
@@ -256,13 +263,23 @@ def kernel_log(host: Host) -> dict[str, Any]:
     boot = boot_wall() if host.is_live else machine.boot_time(host.root)
     lines = [(boot + record.mono, record.text) for record in records]
     if host.is_live and records and records[0].sequence > 0:
-        try:
-            oldest = records[0].mono
-            older = [(one.wall, one.message) for one in kernel_entries() if one.mono is not None and one.mono < oldest]
-            lines = [*older, *lines]
-        except SourceError:
-            pass  # what the ring has lost stays lost
+        lines = [*_older(records[0].mono), *lines]
     return _kept("/dev/kmsg", lines)
+
+
+def _older(than: float) -> list[tuple[float, str]]:
+    """What the ring has lost since the boot, from the journal; nothing where that takes too long."""
+    found: list[tuple[float, str]] = []
+
+    def ask() -> None:
+        with contextlib.suppress(SourceError):
+            entries = [one for one in kernel_entries() if one.mono is not None and one.mono < than]
+            found.extend((one.wall, one.message) for one in entries)
+
+    thread = threading.Thread(target=ask, name="facts.journal", daemon=True)
+    thread.start()
+    thread.join(JOURNAL_LIMIT)
+    return list(found)
 
 
 def _from_journal(refused: SourceError) -> dict[str, Any]:

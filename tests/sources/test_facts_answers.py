@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -340,3 +341,26 @@ def test_who_looks() -> None:
     assert told["uid"] == os.geteuid()
     assert told["groups"]
     assert told["sudo"] is (True if os.geteuid() == 0 else None)
+
+
+def test_what_the_ring_has_lost_comes_from_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dev").mkdir()
+    ring = Ring(tmp_path / "dev/kmsg")
+    ring.put(500, 50.0, "NVRM: new")
+    entries = [JournalEntry(5.0, "NVRM: old", "c", 40.0), JournalEntry(6.0, "NVRM: new", "c", 50.0)]
+    monkeypatch.setattr(facts_system, "kernel_entries", lambda: entries)
+    told = looked(tmp_path, "@kernel.log").answer("@kernel.log")
+    assert [line["text"] for line in told["lines"]] == ["NVRM: old", "NVRM: new"]
+    monkeypatch.setattr(facts_system, "JOURNAL_LIMIT", 0.0)
+    silent = threading.Event()
+    monkeypatch.setattr(facts_system, "kernel_entries", lambda: [silent.wait(5)] and entries)
+    ring.put(500, 50.0, "NVRM: new")
+    told = looked(tmp_path, "@kernel.log").answer("@kernel.log")
+    assert [line["text"] for line in told["lines"]] == ["NVRM: new"]
+    silent.set()
+
+
+def test_a_label_that_is_no_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    systemctl(tmp_path / "bin", monkeypatch)
+    found = facts_system.units(("triton", "-x.service", "a b.service", "good.service"), (), None, 2.0)
+    assert set(found) == {*facts_system.SYSTEM_UNITS, "good.service"}
