@@ -330,4 +330,4 @@ def unit(facts: Facts, name: str) -> Mapping[str, str]:
         raise Unknowable(f"systemd was not asked about {own}", settle)
     if found.get("error"):
         raise Unknowable(f"{own}: {found['error']}", settle)
-    return found
+    return {name: value for name, value in found.items() if isinstance(value, str)}
