@@ -35,6 +35,8 @@ _NETWORK = {"nfs_t": "virt_use_nfs", "cifs_t": "virt_use_samba"}
 _NFS = ("nfs", "nfs4", "cifs", "smb3")
 _SYSTEM = ("usr", "etc", "boot", "proc", "sys", "dev", "run", "bin", "sbin", "lib", "lib64")
 _LARGE = 5000
+_TOO_MANY = "paths match"
+"""What the collector says of a pattern that more paths match than it looks at."""
 """Paths; a tree of this size takes long to label."""
 
 Grade = Literal["good", "bad", "odd", "foreign", "network"]
@@ -126,6 +128,9 @@ def model_labels(facts: Facts) -> Answer:
     if wrong:
         return _wrong(facts, roots, wrong, len(graded))
     if missing is not None:
+        if _TOO_MANY in missing.why and _relabels(facts):
+            text = f"made with :Z, and {missing.why}: each start labels all of them"
+            return warn(text, tuple(Evidence(one.path, one.label) for one in graded[:1]), _instead(facts, roots[0]))
         raise missing
     if not graded:
         return unknown(
