@@ -6,6 +6,7 @@ errors.py knows which checks that text means, and those that are not fit are its
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -22,8 +23,25 @@ from console.core.finding import Finding
 WRONG = ("fail", "warn")
 SPEAKING = ("E01", "E02", "E03", "E05", "E07", "K02")
 """Checks whose findings carry the words of an error: the start, the log, what nvidia-smi says in the container."""
+_BY_UNIT = ("E01", "E02", "K02")
+_NEWEST = 60
+_STARTED = re.compile(r"(?:^|: )Started ")
 _ONLY_FELT = ("E01", "E02", "E07", "K02")
 """What an error text can mean as well, and which is never its cause."""
+
+
+FELT: Mapping[str, str] = {
+    "E01": "the container cannot start",
+    "E02": "the container starts again and again",
+    "E03": "the container does not see the GPU",
+    "E07": "the server does not serve",
+    "K02": "the unit does not run",
+    "A02": "the host cannot use the GPU",
+    "A05": "the host cannot use the GPU",
+    "G01": "the host cannot use the GPU",
+    "G02": "the host does not see every GPU",
+}
+"""What is felt of a cause, the worst first: its consequence in the title."""
 
 
 class Rule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,7 +124,20 @@ def error_text(facts: Facts, finding: Finding | None) -> str:
         inspect = facts.answers.get("@podman.inspect")
         error = at(inspect.value, "State", "Error") if inspect is not None else None
         lines += [error] if isinstance(error, str) else []
+    if finding.id in _BY_UNIT:
+        lines += _journal(facts)
     return "\n".join(dict.fromkeys(line for line in lines if line)) or finding.text
+
+
+def _journal(facts: Facts) -> list[str]:
+    """What the unit's newest try said: a container of `--rm` leaves its error nowhere else."""
+    found: list[str] = []
+    for words, one in facts.commands.items():
+        if words.startswith("journalctl ") and " -u " in words:
+            lines = one.out.splitlines()[-_NEWEST:]
+            began = max((at for at, line in enumerate(lines) if _STARTED.search(line)), default=-1)
+            found += lines[began + 1 :]
+    return found
 
 
 def _of_table(id_: str, known: Mapping[str, Finding], spoken: Mapping[str, tuple[Diagnosis, ...]]) -> list[Tie]:
@@ -169,6 +200,13 @@ def _decided(ties: Mapping[str, Mapping[str, Tie]], wrong: Mapping[str, Finding]
     kept: dict[str, dict[str, Tie]] = {}
     for cause, of_one in ties.items():
         for effect, tie in of_one.items():
-            if tie.sure or (effect not in told and not (effect in failing and wrong[cause].sign == "warn")):
+            if tie.sure or (effect not in told and _may_guess(tie, wrong, failing)):
                 kept.setdefault(cause, {})[effect] = tie
     return kept
+
+
+def _may_guess(tie: Tie, wrong: Mapping[str, Finding], failing: set[str]) -> bool:
+    """A warning explains a fail only where nothing that fails does, and only what is felt (the container is down)."""
+    if wrong[tie.cause].sign == "fail" or wrong[tie.effect].sign == "warn":
+        return True
+    return tie.effect in FELT and tie.effect not in failing

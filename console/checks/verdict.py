@@ -9,24 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from console.checks import container
-from console.checks.links import WRONG, Graph, graph, rule
+from console.checks.errors import xid_incidents
+from console.checks.links import FELT, WRONG, Graph, graph, rule
 from console.core.facts import Facts, NotNeededError, Unknowable
 from console.core.finding import Cause, Finding, MendingStep
 from console.core.model import Sign
 from console.core.text import one_line
 
-FELT: Mapping[str, str] = {
-    "E01": "the container cannot start",
-    "E02": "the container starts again and again",
-    "E03": "the container does not see the GPU",
-    "E07": "the server does not serve",
-    "K02": "the unit does not run",
-    "A02": "the host cannot use the GPU",
-    "A05": "the host cannot use the GPU",
-    "G01": "the host cannot use the GPU",
-    "G02": "the host does not see every GPU",
-}
-"""What is felt of a cause, the worst first: its consequence in the title."""
 _MENDING = (
     "gpu", "driver", "cdi", "selinux", "podman", "storage", "network", "time", "units", "container", "models", "tuning"
 )  # fmt: skip
@@ -48,6 +37,8 @@ _WEIGHTS: Mapping[str, int] = {
 """Of warnings without consequences."""
 IN_PASSING = 3
 """Settings of the container that are worth a step when it is made anew anyway."""
+_BACK = ("E01", "E02", "E03")
+"""Mended by starting the container again, which has steps of its own."""
 _RESTARTS = ("always", "on-failure", "on-abnormal", "on-abort", "on-watchdog")
 
 
@@ -93,7 +84,7 @@ def _place(finding: Finding) -> int:
 
 def _weight(cause: Cause, known: Mapping[str, Finding]) -> tuple[int, int, int, str]:
     of_all = [cause.id, *cause.consequences]
-    stops = any(id_ in FELT and known[id_].sign == "fail" for id_ in of_all)
+    stops = any(id_ in known and _is_felt(known[id_]) for id_ in of_all)
     rank = 0 if stops else 1 if cause.sign == "fail" else 2
     given = rule(cause.id).weight
     weight = given if given is not None else _WEIGHTS.get(known[cause.id].group, 0)
@@ -126,13 +117,17 @@ def _felt_rank(id_: str) -> int:
 
 def _title(web: Graph, own: Finding, after: Sequence[Finding]) -> str:
     """`the container cannot start: its CDI spec is older than the driver (550.90.07 against 570.86.15)`."""
-    felt = next((_felt(one) for one in after if one.id in FELT and one.sign == "fail"), "")
-    phrase = _phrase(own)
-    if own.id in FELT and not felt and own.sign == "fail":
+    felt = next((_felt(one) for one in after if _is_felt(one)), "")
+    said = web.spoken.get(own.id)
+    phrase = said[0].title if said else _phrase(own)
+    if not felt and _is_felt(own):
         felt = _felt(own)
-        said = web.spoken.get(own.id)
-        phrase = said[0].title if said else one_line(own.text, 200)
     return f"{felt}: {phrase}" if felt else phrase.replace("its ", "the ", 1) if phrase.startswith("its ") else phrase
+
+
+def _is_felt(finding: Finding) -> bool:
+    """A container that its unit should have made and that is not there is only a warning of E01."""
+    return finding.id in FELT and (finding.sign == "fail" or (finding.id == "E01" and "unit" in finding.data))
 
 
 def _felt(finding: Finding) -> str:
@@ -152,16 +147,16 @@ def _never_began(finding: Finding) -> bool:
 
 
 def _phrase(own: Finding) -> str:
-    phrase = rule(own.id).phrase
+    if own.id == "G13" and (chain := xid_incidents((None, line.text, line.where) for line in own.evidence)):
+        return chain[-1].title
+    phrase = rule(own.id).phrase if own.sign == "fail" else ""
     values = {key: one_line(value, 80) for key, value in own.data.items() if value}
     try:
         made = phrase.format_map(values)
     except KeyError:
         made = ""
     names = [value for key, value in values.items() if f"{{{key}}}" in phrase]
-    if made and len(names) == len(set(names)):
-        return made
-    return f"{own.title.rstrip('.')}, is not so: {own.text}" if not own.text else one_line(own.text, 200)
+    return made if made and len(names) == len(set(names)) else one_line(own.text, 200)
 
 
 def _signs(
@@ -193,7 +188,7 @@ def _signs(
 
 def _trust(own: Finding, web: Graph, speaking: int, told: int, has_consequences: bool) -> str:
     share = speaking / told
-    if own.id in FELT and own.sign == "fail" and not has_consequences and not web.spoken.get(own.id):
+    if _is_felt(own) and not has_consequences and not web.spoken.get(own.id):
         word = "possible"  # it is what is felt, and nothing says why
     elif share == 1 and (own.sign == "fail" or not has_consequences):
         word = "sure"
@@ -216,7 +211,8 @@ def _order(facts: Facts, known: Mapping[str, Finding], web: Graph, roots: Sequen
     """What to mend, the ground first; then how serving comes back, and what is worth doing in passing."""
     failing = [one for one in roots if _stands_out(one, known, web)] or list(roots[:1])
     after = {one for root in failing for one in web.after(root)}
-    wanted = {*failing, *(one for one in after if rule(one).own and known[one].sign in WRONG)} - {"E01", "E03"}
+    own = {one for one in after if rule(one).own and known[one].sign in WRONG}
+    wanted = {one for one in {*failing, *own} if one not in _BACK and not _is_start_of_unit(known[one])}
     steps = sorted(wanted, key=lambda one: (_place(known[one]), len(web.before(one) & wanted), one))
     to_start = web.before("E01") | web.before("E02")
     late = [one for one in steps if known[one].group == "models" and one not in to_start]
@@ -231,6 +227,11 @@ def _order(facts: Facts, known: Mapping[str, Finding], web: Graph, roots: Sequen
         passing = [one for one in known.values() if one.sign == "warn" and _is_recreate(one) and one.id not in wanted]
         for one in passing[:IN_PASSING]:
             yield MendingStep(one.id, f"{one_line(one.text, 80)}: when you recreate the container")
+
+
+def _is_start_of_unit(finding: Finding) -> bool:
+    """A unit that has failed wants only to be started again; one that systemd does not load wants more."""
+    return finding.id == "K02" and "result" in finding.data
 
 
 def _stands_out(id_: str, known: Mapping[str, Finding], web: Graph) -> bool:
@@ -255,9 +256,9 @@ def _makes_anew(known: Mapping[str, Finding], wanted: set[str]) -> bool:
 
 def _service(facts: Facts, known: Mapping[str, Finding], touched: set[str]) -> Iterator[MendingStep]:
     """How the container comes back: by its unit, or by hand."""
-    if not touched & {"E01", "E02", "E03", "E07"}:
+    fails = {one for one in touched if known[one].sign == "fail" or _is_felt(known[one])}
+    if not fails & {"E01", "E02", "E03", "K02"}:
         return
-    fails = {one for one in touched if known[one].sign == "fail"}
     try:
         unit = container.unit_of(facts)
         name = container.name_of(facts.answer("@podman.inspect") or {})
@@ -265,7 +266,7 @@ def _service(facts: Facts, known: Mapping[str, Finding], touched: set[str]) -> I
         again = container.podman(facts, f"restart {name}")
     except (Unknowable, NotNeededError):
         unit, start, again = None, "podman start", "podman restart"
-    if fails & {"E01", "E02"}:
+    if fails & {"E01", "E02", "K02"}:
         if unit is None:
             yield MendingStep("E01", f"start the container: {start}")
         elif unit.property("Result") == "start-limit-hit" or unit.property("ActiveState") in ("failed", "inactive"):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from console.checks.links import graph, rules
-from console.checks.verdict import FELT, causes
+from console.checks.links import FELT, graph, rules
+from console.checks.verdict import causes
 from console.core.facts import AnswerFact, Evidence, Facts
 from console.core.finding import GROUPS, Finding, Fix
 from tests.checks.told import told
