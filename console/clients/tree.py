@@ -199,19 +199,21 @@ class Tree:
                 why = _why(error)
         elif node.kind == "file" and text and not why:
             content, cut, why = self._text(path, node, most)
-        size = told.size if told.size is not None else node.stat.st_size if node.stat and node.kind == "file" else None
+        return replace(self._attributes(node), text=content, cut=cut, target=target, names=names, why=why)
+
+    def _attributes(self, node: _Node) -> FileFact:
+        told, found = node.told or Told(), node.stat
+        mode, uid, gid = self._owner(node)
+        size = told.size if told.size is not None else found.st_size if found and node.kind == "file" else None
         return FileFact(
             node.kind,
-            content,
-            cut,
-            target,
-            *self._owner(node),
-            size,
-            told.mtime if self.recorded else node.stat.st_mtime if node.stat else None,
-            told.label if self.recorded else self._label(node.real),
-            told.device or (None if self.recorded else _device(node)),
-            names,
-            why,
+            mode=mode,
+            uid=uid,
+            gid=gid,
+            size=size,
+            mtime=told.mtime if self.recorded else found.st_mtime if found else None,
+            label=told.label if self.recorded else self._label(node.real),
+            device=told.device or (None if self.recorded else _device(node)),
         )
 
     def _owner(self, node: _Node) -> tuple[int | None, int | None, int | None]:
@@ -279,15 +281,16 @@ class Tree:
         """A folder's names, however many, and the fact that says whether they could be had."""
         try:
             node = self._resolve(path)
-            if node.kind != "dir":
-                return [], self._fact(path, node, None, False, 0)
-            names = list(self._list(node.real, 10 * MAX_NAMES))
         except (OSError, UnknownError, ValueError) as error:
-            fact = _missing(error)
-            return [], fact
+            return [], _missing(error)
+        if node.kind != "dir":
+            return [], self._attributes(node)
+        try:
+            names = list(self._list(node.real, 10 * MAX_NAMES))
+        except (OSError, UnknownError) as error:
+            return [], replace(self._attributes(node), why=_why(error))
         shown = tuple(sorted(names)) if len(names) <= MAX_SHOWN else None
-        mode, uid, gid = self._owner(node)
-        return names, FileFact("dir", mode=mode, uid=uid, gid=gid, names=shown)
+        return names, replace(self._attributes(node), names=shown)
 
     def find(self, folder: str, name: str, stop: threading.Event) -> Matches:
         """Files (no folders) of a name at any depth to MAX_DEPTH, on the folder's own file system, through no link.

@@ -491,12 +491,10 @@ def _literal_start(pattern: str) -> str:
     return "/".join(parts) or "/"
 
 
-def _rank(fact: FileFact) -> int:
-    if fact.text is not None:
-        return 4
-    if fact.names is not None or fact.head is not None:
-        return 3
-    return 2 if fact.kind != "dir" or fact.mtime is not None else 1
+def _rank(fact: FileFact) -> tuple[int, bool]:
+    """How much it tells: a folder that only lay on the way of a pattern has no `target`, nor names where many."""
+    told = 3 if fact.text is not None else 2 if fact.names is not None or fact.head is not None else 1
+    return told if fact.kind != "unknown" else 0, fact.target is not None
 
 
 def _one(value: Any) -> tuple[str, ...]:

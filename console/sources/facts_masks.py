@@ -42,6 +42,17 @@ SHOWN_VARIABLES = (
     "MALLOC_*",
     "TF_*",
     "ORT_*",
+    "_CUDA_COMPAT_*",
+    "TCMALLOC_*",
+    "OPENBLAS_*",
+    "KMP_*",
+    "GOMP_*",
+    "NCCL_*",
+    "UCX_*",
+    "container",
+    "HOME",
+    "SHELL",
+    "TERM",
     "XDG_RUNTIME_DIR",
     "PODMAN_SYSTEMD_UNIT",
     "HTTP_PROXY",
@@ -81,6 +92,8 @@ _UNIT_PAIR = re.compile(
 )
 _ENV_LINE = re.compile(r"(?m)^(?P<head>[ \t]*(?:export[ \t]+)?)(?P<name>[A-Za-z_]\w{0,200})=(?P<value>.*)$")
 _COMMANDS = frozenset({"args", "cmd", "command", "createcommand", "entrypoint", "test", "argv"})
+_NO_SECRET_KEYS = frozenset({"key", "sandboxkey"})
+"""SandboxKey is the path of a container's network namespace."""
 _LABELS = frozenset({"labels", "annotations"})
 
 
@@ -196,7 +209,7 @@ class Masks:
         """JSON, by the keys under which its texts stand."""
         low = key.lower()
         if isinstance(value, str):
-            return MASK if value and is_secret_name(key) and low not in ("key",) else self.text(value)
+            return MASK if value and is_secret_name(key) and low not in _NO_SECRET_KEYS else self.text(value)
         if isinstance(value, Mapping):
             if low in _LABELS and all(isinstance(one, str) for one in value.values()):
                 return {_unicode(name): self.text(one) for name, one in mask_labels(value).items()}

@@ -227,7 +227,7 @@ def test_without_rights(tmp_path: Path) -> None:
 
     denied = "permission denied"
     assert as_nobody(look) == {
-        "/closed": ["unknown", denied, None],
+        "/closed": ["dir", denied, None],
         "/closed/file": ["unknown", denied, None],
         "/closed/none": ["unknown", denied, None],
         "/etc/secret": ["file", denied, None],
