@@ -128,7 +128,9 @@ def parser() -> argparse.ArgumentParser:
     _add_facts(facts)
     facts.add_argument("--json", action="store_true", help="one JSON object, which --facts reads back")
     check = commands.add_parser(
-        "check", parents=shared, help="the checklist; exit code 0 fit, 1 a warning, 2 a failure, 3 nothing could be told"
+        "check",
+        parents=shared,
+        help="the checklist; exits 0: fit, 1: a warning, 2: a failure, 3: nothing could be told",
     )
     _add_facts(check)
     check.add_argument("--all", action="store_true", help="list what is fit and what does not apply too")

@@ -1,16 +1,17 @@
 """Bring-up (design 1.10): the steps from a bare card to a first answer, as far as the sources tell.
 
-A state stands here only when a source says so; what only checks of later work can tell is `?`. Commands are shown as
-text where they are right on any box; nothing is run.
+A state stands here only when a source or a check of the checklist says so. The commands of a step are those of the
+checks' fixes, made for this very box. Nothing is remembered: after a reboot the box itself tells how far it is.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from console.core import units
+from console.core.finding import Finding, Report
 from console.core.model import Sign, Snapshot
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
@@ -32,6 +33,24 @@ class Step:
     state: str
     next: str = ""
     details: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    """What a person may type, from the fixes of the checks that are not fit."""
+    fix: str = ""
+    """The check whose fix the console can apply; "" = none."""
+
+
+CHECKS: tuple[tuple[str, ...], ...] = (
+    ("A02", "A21"),
+    ("A03", "A04", "A05", "A06", "A07", "A08", "A09", "A10", "A14", "A16", "A18", "A19", "G01", "G02"),
+    ("B02", "B03", "B04", "B05", "B06", "B07", "B08", "B09", "B10", "B11", "B14", "B15"),
+    ("B01", "D01", "D04", "D05"),
+    ("C01", "C02", "C03", "C04", "C05", "C09", "C10"),
+    ("D07", "D08", "H05"),
+    ("C07", "L02", "L03", "L04", "L07"),
+    ("K01", "K02", "K03", "K04", "E13", "I02"),
+    ("E01", "E03", "E07"),
+)
+"""The checks of each step, in the order in which they are mended."""
 
 
 def wanted(snapshot: Snapshot) -> bool:
@@ -65,9 +84,49 @@ def on_bus(snapshot: Snapshot) -> int | None:
 def steps(snapshot: Snapshot) -> tuple[Step, ...]:
     """The nine steps in order. A step that waits for an earlier one is `–`."""
     made: list[Step] = []
-    for make in _STEPS:
-        made.append(make(snapshot, tuple(made)))
+    for make, ids in zip(_STEPS, CHECKS, strict=True):
+        made.append(_checked(make(snapshot, tuple(made)), snapshot.checks.value, ids))
     return tuple(made)
+
+
+def _checked(step: Step, report: Report | None, ids: tuple[str, ...]) -> Step:
+    """The step with what the checklist knows: a wrong check is its state, a fit one answers what no source can."""
+    found = [one for id_ in ids if report is not None and (one := report.finding(id_)) is not None]
+    wrong = sorted((one for one in found if one.sign in ("fail", "warn")), key=lambda one: one.sign != "fail")
+    if not wrong:
+        fit = next((one for one in found if one.sign in ("ok", "note")), None)
+        if step.sign != "unknown" or fit is None:
+            return step
+        return replace(step, sign="ok", state=one_line(fit.text, 200), next="")
+    first = wrong[0]
+    if step.sign == "none" and first.sign != "fail":
+        return step  # it waits for an earlier step: a warning is of no use yet
+    sign: Sign = "warn" if first.sign == "warn" and step.sign == "ok" else first.sign
+    commands = tuple(dict.fromkeys(line for one in wrong if one.fix is not None for line in one.fix.commands))
+    fix = next((one.id for one in wrong if _can_apply(one)), "")
+    details = tuple(f"{one.id} {one_line(one.title, 100)}: {one_line(one.text, 300)}" for one in wrong)
+    return Step(
+        step.name,
+        sign,
+        one_line(first.text, 200),
+        _next(commands, fix, wrong),
+        (*details, *step.details),
+        commands,
+        fix,
+    )
+
+
+def _can_apply(one: Finding) -> bool:
+    return one.fix is not None and bool(one.fix.deeds or one.fix.action)
+
+
+def _next(commands: tuple[str, ...], fix: str, wrong: list[Finding]) -> str:
+    if fix:
+        return f"f fix {fix} (plan first)"
+    reboot = any(one.fix is not None and (one.fix.reboot or one.fix.kind == "R") for one in wrong)
+    count = len(commands)
+    told = f"y copy {count} command{'' if count == 1 else 's'}" if count else ""
+    return f"{told}, reboot" if told and reboot else told
 
 
 def _card(snapshot: Snapshot, before: tuple[Step, ...]) -> Step:
@@ -180,7 +239,7 @@ _STEPS: tuple[Callable[[Snapshot, tuple[Step, ...]], Step], ...] = (
 class BringUpList(Pane):
     """The nine steps."""
 
-    FIELDS = ("gpu", "container", "repository", "server", "serving")
+    FIELDS = ("gpu", "container", "repository", "server", "serving", "checks")
     TICKS = False
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
@@ -211,7 +270,7 @@ class BringUpList(Pane):
 class BringUpStep(Pane):
     """All that is known about the step under the cursor."""
 
-    FIELDS = ("gpu", "container", "repository", "server", "serving")
+    FIELDS = ("gpu", "container", "repository", "server", "serving", "checks")
     TICKS = False
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
@@ -226,13 +285,15 @@ class BringUpStep(Pane):
         step = steps(view.snapshot)[self.number - 1]
         lines = [part for text in (step.state, *step.details) if text for part in wrapped(text, view.width, most=6)]
         made = [Row(((line, ""),)) for line in dict.fromkeys(lines)]
+        for command in step.commands:
+            made += [Row(((part, "title"),)) for part in wrapped(one_line(command, 600), view.width)]
         if step.next:
             made.append(Row((("next  ", "label"), (step.next, ""))))
         return made or [Row((("nothing is known about this step yet", "dim"),))]
 
     def yank(self) -> str:
         step = steps(self.view.snapshot)[self.number - 1] if self.view else None
-        return "\n".join((step.state, *step.details)) if step else ""
+        return "\n".join(step.commands or (step.state, *step.details)) if step else ""
 
     def changes(self) -> object:
         return self.number
