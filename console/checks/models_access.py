@@ -304,11 +304,13 @@ def _open_fronts(found: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 def _restrict(facts: Facts, found: Mapping[str, Any], fronts: Sequence[tuple[str, str, int]]) -> Fix:
     container = _name(facts)
-    inside = ",".join(
-        f"127.0.0.1:{at(one, 'HostPort')}:{port.partition('/')[0]}"
-        for port, bindings in (at(found, "HostConfig", "PortBindings") or {}).items()
-        for one in (bindings or ())[:1]
-    )
+    bindings = at(found, "HostConfig", "PortBindings")
+    pairs = {
+        str(port).partition("/")[0]: str(at(one, "HostPort") or "")
+        for port, ends in (bindings.items() if isinstance(bindings, Mapping) else ())
+        for one in (ends if isinstance(ends, list) else ())[:1]
+    }
+    inside = ",".join(f"127.0.0.1:{outside}:{port}" for port, outside in pairs.items())
     lines = [f"gpuconsole do container.recreate {container} ports={inside}"] if inside else []
     key = "model-repository:admin-key=SECRET"
     flags = f"flags=--http-restricted-api={key},--grpc-restricted-protocol={key}"

@@ -188,7 +188,7 @@ def _need(document: Mapping[str, Any]) -> Need:
         for tensor in tensors if isinstance(tensors, list) else ():
             if not isinstance(tensor, Mapping):
                 continue
-            dims = [_number(dim) for dim in tensor.get("dims") or ()]
+            dims = [_number(dim) for dim in _list(tensor.get("dims"))]
             open_ended = open_ended or any(dim < 1 for dim in dims) or str(tensor.get("data_type")) not in _SIZES
             each += math.prod(max(1, dim) for dim in dims[:32]) * _SIZES.get(str(tensor.get("data_type")), 1)
     instances = _instances(document)
@@ -200,13 +200,19 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) else whole_number(str(value)) or 0
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _groups(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     groups = document.get("instance_group")
     return [one for one in groups if isinstance(one, Mapping)] if isinstance(groups, list) else []
 
 
 def _instances(document: Mapping[str, Any]) -> int:
-    return sum(max(1, _number(one.get("count"))) * max(1, len(one.get("gpus") or ())) for one in _groups(document)) or 1
+    return (
+        sum(max(1, _number(one.get("count"))) * max(1, len(_list(one.get("gpus")))) for one in _groups(document)) or 1
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------------- L12
@@ -275,7 +281,7 @@ def _weight(facts: Facts, one: Config, card: int, cards: tuple[int, ...]) -> int
     copies = 0
     for group in groups or [{}]:
         kind = str(group.get("kind") or "KIND_AUTO")
-        gpus = [_number(index) for index in group.get("gpus") or ()] or list(cards)
+        gpus = [_number(index) for index in _list(group.get("gpus"))] or list(cards)
         if kind in ("KIND_GPU", "KIND_AUTO") and card in gpus:
             copies += max(1, _number(group.get("count")))
     if copies and _backend(one.document).startswith(_SHARES):
