@@ -243,7 +243,8 @@ def runs(found: Mapping[str, Any]) -> bool:
 
 def argv(found: Mapping[str, Any]) -> tuple[str, ...]:
     """The command line inside the container."""
-    return tuple(str(word) for word in (found.get("Path"), *(found.get("Args") or ())) if word)
+    words = found.get("Args")
+    return tuple(str(word) for word in (found.get("Path"), *(words if isinstance(words, list) else ())) if word)
 
 
 def flag(found: Mapping[str, Any], name: str) -> str | None:

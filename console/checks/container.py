@@ -121,7 +121,8 @@ def number(value: Any) -> int | None:
 
 def recreate(facts: Facts, values: Mapping[str, str], option: str, again: Sequence[str] = ()) -> Fix:
     """The fix for a setting that only a new container takes: the console's own action, or an edit of the unit that
-    makes it, since what is made anew behind systemd's back does not last. `option` is what `podman run` wants."""
+    makes it, since what is made anew behind systemd's back does not last. `option` is what `podman run` wants, or, with
+    values["flags"], the server."""
     name = shlex.quote(name_of(inspect(facts)))
     owner = unit_of(facts)
     if owner is None:
@@ -137,10 +138,10 @@ def recreate(facts: Facts, values: Mapping[str, str], option: str, again: Sequen
         )
     unit, quadlet = shlex.quote(owner.name), owner.property("SourcePath")
     edit = f"{owner.systemctl} edit --full {unit}"
-    what = f"add {option} to its podman run"
+    what = f"add {option} to {'the server' if 'flags' in values else 'its podman run'}"
     if quadlet.endswith(".container"):
         edit = f"{'vi' if owner.user else 'sudoedit'} {shlex.quote(quadlet)}"
-        what = f"add PodmanArgs={option} to [Container]"
+        what = f"add {option} to Exec=" if "flags" in values else f"add PodmanArgs={option} to [Container]"
     return Fix(
         "S",
         (edit, f"{owner.systemctl} daemon-reload", f"{owner.systemctl} restart {unit}"),

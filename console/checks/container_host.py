@@ -110,10 +110,8 @@ def _allowed(facts: Facts, found: Mapping[str, Any]) -> tuple[frozenset[int] | N
 def _bind(facts: Facts, cpus: str, node: str) -> Fix:
     if is_rootless(facts) and not _is_v2(facts):
         policy = f"--host-policy=gpu_0,numa-node={node}"
-        fix = recreate(facts, {"flags": policy}, f"(behind the image) the server flag {policy}")
-    else:
-        fix = recreate(facts, {"cpus": cpus, "numa": node}, f"--cpuset-cpus={cpus} --cpuset-mems={node}")
-    return fix
+        return recreate(facts, {"flags": policy}, policy)
+    return recreate(facts, {"cpus": cpus, "numa": node}, f"--cpuset-cpus={cpus} --cpuset-mems={node}")
 
 
 def _is_v2(facts: Facts) -> bool:

@@ -160,7 +160,7 @@ def _unheld(
         return note(f"{text}: the models are in the image", (*evidence, *shown))
     if len(mounts) == 1:
         target = mounts[0].target
-        fix = recreate(facts, {"flags": f"--model-repository={target}"}, f"the server flag --model-repository={target}")
+        fix = recreate(facts, {"flags": f"--model-repository={target}"}, f"--model-repository={target}")
         return fail(f"{text}; {mounts[0].source} is at {target}", (*evidence, *shown), fix, cause="mount", path=inside)
     return warn(f"{text}, and it does not run", (*evidence, *shown), cause="mount", path=inside)
 

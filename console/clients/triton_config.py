@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from console.clients import pbtxt
 from console.core.model import SourceError
-from console.core.text import one_line
+from console.core.text import one_line, whole_number
 
 MAX_FILE = 4 * 1024 * 1024
 
@@ -71,10 +71,16 @@ def policy_of(config: Mapping[str, Any]) -> Policy:
         return Policy("all")
     if isinstance(policy.get("specific"), dict):
         versions = policy["specific"].get("versions", ())
-        return specific(int(v) for v in versions) if isinstance(versions, list) else specific(())
+        numbers = (_whole(version) for version in versions) if isinstance(versions, list) else ()
+        return specific(number for number in numbers if number is not None)
     latest = policy.get("latest")
-    count = latest.get("num_versions", 1) if isinstance(latest, dict) else 1
-    return Policy("latest", int(count) if isinstance(count, int | str) and str(count).isdecimal() and count else 1)
+    count = _whole(latest.get("num_versions", 1)) if isinstance(latest, dict) else 1
+    return Policy("latest", count if count and count > 0 else 1)
+
+
+def _whole(value: Any) -> int | None:
+    """Protobuf's JSON has 64-bit numbers as texts."""
+    return value if isinstance(value, int) else whole_number(value) if isinstance(value, str) else None
 
 
 def parsed(live: str, name: str = "") -> dict[str, Any]:

@@ -76,6 +76,14 @@ def test_rootless_on_cgroup_v1_has_no_cpu_sets(rootless: bool, files: Any, value
     assert found.fix.values == values
 
 
+def test_a_quadlet_gives_the_server_its_flags_by_exec() -> None:
+    units = {"triton.service": {"SourcePath": "/etc/containers/systemd/triton.container"}}
+    answers = {"@podman.ping": {"rootless": True}, "@units": units}
+    found = finding(numa_binding, files=TWO_NODES, answers=answers, variables={"unit": ("triton.service",)})
+    assert found.fix is not None
+    assert "add --host-policy=gpu_0,numa-node=1 to Exec=" in found.fix.effect
+
+
 @pytest.mark.parametrize(("changes", "sign", "text"), [*NOTHING, ({"variables": {"gpu": ()}}, "none", "no NVIDIA")])
 def test_numa_skips(changes: Any, sign: str, text: str) -> None:
     found = finding(numa_binding, **dict(changes))

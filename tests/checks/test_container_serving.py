@@ -108,6 +108,8 @@ ALL: dict[str, Any] = {"all": {}}
         (_configs(ranking=ALL), None, "note", "ranking all"),
         (_configs(ranking={"latest": {"num_versions": 2}}), TWO, "note", "ranking latest 2"),
         (_configs(ranking={"specific": {"versions": [1, 2]}}), TWO, "note", "ranking specific 1 2"),
+        (_configs(ranking={"latest": {"num_versions": "9" * 5000}}), [READY], "ok", "the newest"),
+        (_configs(ranking={"specific": {"versions": ["x", None, "2"]}}), [READY], "note", "ranking specific 2"),
         ({}, [], "none", "no model is loaded"),
         ({"ranking": "garbage", "x": {"1": 7}}, [], "none", "no model is loaded"),
         (["garbage"], [], "none", "no model is loaded"),

@@ -240,6 +240,7 @@ def _stop(seconds: Any, *args: str) -> dict[str, Any]:
         (container(Config={"StopTimeout": 10}, Path="/start.sh", Args=[]), "warn", "10 s against 30 s"),
         (_stop(None), "unknown", "is not told"),
         (_stop("garbage"), "unknown", "is not told"),
+        (container(Config={"StopTimeout": 60}, Args=7), "ok", "60 s"),
     ],
 )
 def test_stop(inspect: Any, sign: str, text: str) -> None:
