@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.models_disk import (
     CONFIG_TEXTS,
-    FILES,
     INDEX,
     KNOWN_FILES,
     NEEDS,
@@ -36,7 +35,7 @@ from console.core.text import one_line
     "the newest version on disk serves",
     group="models",
     slug="newer-version",
-    needs=(*NEEDS, *FILES, *CONFIG_TEXTS, INDEX),
+    needs=(*NEEDS, *CONFIG_TEXTS, INDEX),
     why="A version that was copied in but never loaded serves nobody, and the next restart brings it in unasked. "
     "Either is better decided than forgotten.",
     source="Triton model_repository.md, model_configuration.md (version policy)",
@@ -118,7 +117,7 @@ _MEANT = re.compile(r"v?\d{1,18}(?:[._-][\w.-]*|old|bak|new|tmp)?")
     "model folders are laid out right",
     group="models",
     slug="model-layout",
-    needs=(*NEEDS, *FILES, *CONFIG_TEXTS, INDEX),
+    needs=(*NEEDS, *CONFIG_TEXTS, INDEX),
     why="Triton takes a folder for a model, and a folder with a plain number in it for a version: what is named "
     "otherwise is passed over without a word. One folder that is no model can end the start of the whole server.",
     source="Triton model_repository.md; server#6571, server#3384, server#8766",
