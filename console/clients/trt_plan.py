@@ -1,8 +1,8 @@
 """The first bytes of a TensorRT engine file: which TensorRT wrote it (pure).
 
-As NVIDIA's own `trtexec --getPlanVersionOnly` reads them (NVIDIA/TensorRT, samples/common/sampleEngines.cpp): a tag, the
-number of the serialisation format, and from byte 24 on the version, a byte each. Engines of before 8.6 have another tag
-and tell no version.
+As NVIDIA's own `trtexec --getPlanVersionOnly` reads them (NVIDIA/TensorRT, samples/common/sampleEngines.cpp): a tag,
+the number of the serialisation format, and from byte 24 on the version, a byte each. Engines of before 8.6 have another
+tag and tell no version.
 """
 
 from __future__ import annotations
