@@ -13,7 +13,6 @@ import stat
 import threading
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -312,32 +311,38 @@ class Tree:
         while todo and not stop.is_set():
             path, real, depth = todo.pop()
             try:
-                listed = list(self._list(real, MAX_ENTRIES))
+                listed = [(one, self._kind(f"{real}/{one}", entry)) for one, entry in self._entries(real, MAX_ENTRIES)]
             except (OSError, UnknownError) as error:
                 found.folders[path or "/"] = FileFact("dir", why=_why(error))
                 continue
             entries += len(listed)
-            for one in listed:
-                kind = self._kind(f"{real}/{one}", device)
-                if kind == "dir" and depth < MAX_DEPTH:
+            for one, kind in listed:
+                if kind != "dir":
+                    found.paths += [f"{path}/{one}"] if fnmatchcase(one, name) else []
+                elif depth < MAX_DEPTH and self._is_on(f"{real}/{one}", device):
                     todo.append((f"{path}/{one}", f"{real}/{one}", depth + 1))
-                elif kind not in ("dir", "other") and fnmatchcase(one, name):
-                    found.paths.append(f"{path}/{one}")
             if entries > MAX_ENTRIES or len(found.paths) > MAX_MATCHES:
                 why = f"only the first {entries} entries below it were looked at"
                 found.folders[folder] = FileFact("dir", cut=True, mode=start.mode, why=why)
                 break
         return found
 
-    def _kind(self, real: str, device: int | None) -> FileKind | Literal["other"]:
-        """Of an entry; `other`: a folder of another file system."""
+    def _kind(self, real: str, entry: os.DirEntry[str] | None) -> FileKind:
+        """Of what lies in a folder, links not followed."""
         try:
-            node = self._stat(real)
+            if entry is not None:
+                return "dir" if entry.is_dir(follow_symlinks=False) else "file"
+            return self._stat(real).kind
         except (OSError, UnknownError):
             return "unknown"
-        if node.kind == "dir" and device is not None and node.stat is not None and node.stat.st_dev != device:
-            return "other"
-        return node.kind
+
+    def _is_on(self, real: str, device: int | None) -> bool:
+        """Whether a folder is of this file system."""
+        try:
+            found = self._stat(real).stat
+        except (OSError, UnknownError):
+            return True  # listing it will tell why not
+        return device is None or found is None or found.st_dev == device
 
     # ------------------------------------------------------------------------------------------------------------ room
 
@@ -445,9 +450,14 @@ class Tree:
 
     def _list(self, real: str, most: int) -> Iterator[str]:
         """Names of a real folder, those that only the recording tells too. UnknownError beyond `most`."""
+        return (name for name, _ in self._entries(real, most))
+
+    def _entries(self, real: str, most: int) -> Iterator[tuple[str, os.DirEntry[str] | None]]:
+        """The same with the folder's own entry, which tells kinds without a look; None where the recording may tell
+        otherwise."""
         told = self._told.get(real)
         if told is not None and told.names is not None:
-            yield from told.names
+            yield from ((name, None) for name in told.names)
             return
         if told is not None and told.why:
             raise UnknownError(told.why)
@@ -463,11 +473,11 @@ class Tree:
                     count += 1
                     if count > most:
                         raise UnknownError(f"it holds more than {most} names")
-                    yield entry.name
+                    yield entry.name, None if f"{real}/{entry.name}" in self._told else entry
         except (FileNotFoundError, NotADirectoryError):
             if not known:
                 raise
-        yield from known
+        yield from ((name, None) for name in known)
 
     def _is_absent(self, real: str) -> bool:
         told = self._told.get(real)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 MASK = "***"
 
@@ -27,6 +28,7 @@ _RESTRICTED = re.compile(r"^--(?:http-restricted-api|grpc-restricted-protocol)$"
 _ENV_FLAGS = frozenset({"-e", "--env"})
 
 
+@lru_cache(4096)
 def is_secret_name(name: str) -> bool:
     """True when a flag, variable or parameter of this name is taken to hold a secret.
 

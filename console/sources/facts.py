@@ -83,6 +83,7 @@ class _Collection:
         self.needs = needs
         self.host = host
         self.slow = slow
+        self.masks = Masks(word for word in host.settings.triton.headers.values())
         self.stop = threading.Event()
         self.wall, self.began = host.wall, time.monotonic()
         self.end = self.began + (deadline or (SLOW_DEADLINE if slow else DEADLINE))
@@ -167,7 +168,7 @@ class _Collection:
             dict(self.spaces),
             self._values(),
         )
-        masked = Masks(self._words()).facts(found)
+        masked = Masks(self._words(), forms=False).facts(found)
         return replace(masked, seconds=round(time.monotonic() - self.began, 3))
 
     def _values(self) -> dict[str, tuple[str, ...]]:
@@ -277,7 +278,8 @@ class _Collection:
 
     def _look(self, path: str, kind: str) -> None:
         most = MAX_SPEC if "/cdi/" in path else MAX_TEXT
-        self._put(path, self.host.tree.look(path, text=kind == "text", most=most, head=kind == "head"))
+        fact = self.host.tree.look(path, text=kind == "text", most=most, head=kind == "head")
+        self._put(path, self.masks.file(path, fact))
 
     def _glob(self, pattern: str, kind: str) -> None:
         found = self.host.tree.glob(pattern, self.stop)
@@ -315,7 +317,7 @@ class _Collection:
     def _run(self, words: str) -> None:
         limit = min(COMMAND_LIMIT, self.left() - 0.05)
         found = self.host.run(words, limit) if limit > 0.05 else CommandFact(why=LATE)
-        self._put_command(words, found)
+        self._put_command(words, self.masks.command(found))
 
     def _put_command(self, words: str, fact: CommandFact) -> None:
         if not self.stop.is_set() or words not in self.commands:
@@ -324,7 +326,7 @@ class _Collection:
     # ---------------------------------------------------------------------------------------------------------- answers
 
     def _answer(self, name: str) -> None:
-        self._put_answer(name, self._asked(name).result(self.left()))
+        self._put_answer(name, self.masks.answer(self._asked(name).result(self.left())))
 
     def _put_answer(self, name: str, fact: AnswerFact) -> None:
         self.answers[name] = fact

@@ -82,9 +82,15 @@ _GIVEN = re.compile(
     r"(?P<head>(?<!\S)(?:-e|--env)(?:=|[ \t]{1,8}))(?:(?P<quote>[\"'])(?P<a>[A-Za-z_]\w{0,200})=[^\"'\n]*(?P=quote)"
     r"|(?P<b>[A-Za-z_]\w{0,200})=(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']*))"
 )
-_HINTS = ("token", "pass", "secret", "key", "credential", "auth", "pwd", "creds", "bearer", "-restricted-", "@")
-"""In small letters: a line without any of these has no secret that a name or a form tells. Names of secrets
-(core.secrets) hold one of them, a login in an address has its @."""
+_HINT = r"token|pass|secret|credential|auth|pwd|creds"
+_SUSPECT = re.compile(
+    rf"(?:{_HINT}|[a-z0-9_.-]key|key[a-z0-9_.-])[a-z0-9_.-]{{0,60}}[\"']?[ \t]{{0,8}}[=:]"
+    rf"|(?<![a-z0-9_.-])key[\"']?[ \t]{{0,8}}[=:](?!\(null\)|[ \t]{{0,8}}[\"'])"
+    rf"|--[a-z0-9-]{{0,40}}(?:{_HINT}|key)|bearer[ \t]|-restricted-|://[^\s/@]{{1,600}}@",
+    re.IGNORECASE | re.ASCII,
+)
+"""Where a name or a form tells of a secret (names as core.secrets judges them); lines without any are left as they are:
+most texts are long logs. A bare `key` is what audit lines and protobuf texts have."""
 _UNIT_LINE = re.compile(r"(?m)^(?P<head>[ \t]*(?:Environment|PodmanArgs|Secret)=)(?P<rest>.*)$")
 _UNIT_PAIR = re.compile(
     r"\"(?P<a>[A-Za-z_]\w{0,200})=[^\"\n]*\"|'(?P<b>[A-Za-z_]\w{0,200})=[^'\n]*'"
@@ -103,9 +109,11 @@ def is_shown(name: str) -> bool:
 
 
 class Masks:
-    """What takes secrets out; `words` are those known word for word."""
+    """What takes secrets out; `words` are those known word for word. Without `forms` only they are looked for, in texts
+    whose forms were seen to before."""
 
-    def __init__(self, words: Iterable[str] = ()) -> None:
+    def __init__(self, words: Iterable[str] = (), forms: bool = True) -> None:
+        self._forms = forms
         known = {word for word in words if len(word) >= SHORTEST}
         self._words = sorted(known, key=len, reverse=True)
 
@@ -126,7 +134,7 @@ class Masks:
         if text is None and names is None and target is None:
             return fact
         if text is not None:
-            text = self.text(self._by_kind(path, text))
+            text = self.text(self._by_kind(path, text) if self._forms else text)
         if names is not None:
             names = tuple(map(_unicode, names))
         return replace(fact, text=text, names=names, target=None if target is None else _unicode(target))
@@ -166,16 +174,23 @@ class Masks:
         text = _unicode(text)
         for word in self._words:
             text = text.replace(word, MASK)
-        low = text.lower()
+        if not self._forms:
+            return text
         if " -e" in text or "--env" in text:
             text = _GIVEN.sub(self._given, text)
-        if not any(hint in low for hint in _HINTS):
-            return text
         if "string_value" in text:
             text = _PARAMETER.sub(_by_name, text)
-        # most texts are long logs with few such lines
-        lines = text.split("\n")
-        return "\n".join([_line(line) if any(hint in line.lower() for hint in _HINTS) else line for line in lines])
+        parts: list[str] = []
+        done = 0
+        for match in _SUSPECT.finditer(text):
+            if match.start() < done:
+                continue
+            begin = max(done, text.rfind("\n", done, match.start()) + 1)
+            end = text.find("\n", match.end())
+            end = len(text) if end < 0 else end
+            parts += [text[done:begin], _line(text[begin:end])]
+            done = end
+        return "".join([*parts, text[done:]]) if parts else text
 
     def _given(self, match: re.Match[str]) -> str:
         name = match["a"] or match["b"]
