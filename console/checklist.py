@@ -82,7 +82,8 @@ def _finding(one: Finding, same: Sequence[str], signs: dict[Sign, str]) -> Itera
             yield from (f"        fix ({one.fix.kind}): {one_line(command, 600)}" for command in one.fix.commands)
             if one.fix.action:
                 values = " ".join(f"{name}={value}" for name, value in one.fix.values.items())
-                yield f"        fix ({one.fix.kind}): gpuconsole do {one.fix.action} {values}".rstrip()
+                words = " ".join(word for word in (one.fix.action, one.fix.target, values) if word)
+                yield f"        fix ({one.fix.kind}): gpuconsole do {words}"
     elif one.sign == "unknown" and one.settle:
         yield f"        would tell: {one_line(one.settle, 300)}"
 

@@ -59,7 +59,8 @@ class Apply(_FixAction):
         finding = look(box, one.id)[one.id]
         fix = finding.fix
         if fix is not None and fix.action:
-            return registry.find().get(fix.action).plan(box, "", dict(fix.values))
+            other = registry.find().get(fix.action)
+            return other.plan(box, fix.target, other.checked(fix.values))
         refused = _refusal(finding, fix)
         steps = fix.deeds if fix is not None else ()
         refused = refused or deeds.rights(steps)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from console.core import units
 from console.core.finding import Cause, Report
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
@@ -32,7 +31,7 @@ class ChecksCause(Pane):
         reading = view.snapshot.checks
         if reading.value is None:
             return not_read("checks", (reading,), view.width)
-        made = list(_rows(reading.value, view))
+        made = list(_rows(reading.value, view.width))
         if reading.error is not None:
             made.append(Row((sign("unknown"), (f" the newest run failed: {one_line(reading.error.message, 200)}", ""))))
         return made
@@ -40,21 +39,17 @@ class ChecksCause(Pane):
 
 def height(report: Report | None, width: int, most: int) -> int:
     """Rows that it takes, at most `most`."""
-    if report is None or not report.causes:
-        return 1
-    first = report.causes[0]
-    text = "   ".join((*_signs(first), *_order(first)))
-    return min(most, 1 + len(wrapped(text, max(1, width - 2))) + 1 + max(0, len(report.causes) - 1))
+    return 1 if report is None else min(most, len(list(_rows(report, width))))
 
 
-def _rows(report: Report, view: View) -> Iterator[Row]:
+def _rows(report: Report, width: int) -> Iterator[Row]:
     if not report.causes:
         wrong = [one for one in report.findings if one.sign in ("fail", "warn")]
         text = "nothing is wrong that these checks see" if not wrong else "no finding stands out as a cause"
         yield Row((sign("ok" if not wrong else "warn"), (f" {text}", "")))
         return
     first, *others = report.causes
-    yield from _first(first, view)
+    yield from _first(first, width)
     for cause in others[:4]:
         text = f" {cause.id} {one_line(cause.title, 300)}"
         yield Row((sign(cause.sign), (text, "")), ("cause", cause.id))
@@ -62,18 +57,18 @@ def _rows(report: Report, view: View) -> Iterator[Row]:
         yield Row(((f"  and {len(others) - 4} more, below", "dim"),))
 
 
-def _first(cause: Cause, view: View) -> Iterator[Row]:
+def _first(cause: Cause, width: int) -> Iterator[Row]:
     trust: Line = ((cause.trust, "dim"),)
-    room = max(10, view.width - len(cause.trust) - 4)
+    room = max(10, width - len(cause.trust) - 4)
     lines = wrapped(one_line(cause.title, 400), room, most=2)
     for number, line in enumerate(lines):
         start: Line = (sign(cause.sign) if not number else (" ", ""), (f" {line}", "title" if not number else ""))
-        yield Row(between(start, trust if not number else (), view.width), ("cause", cause.id) if not number else None)
-    for line in wrapped("   ".join(_signs(cause)), view.width - 2, most=3):
+        yield Row(between(start, trust if not number else (), width), ("cause", cause.id) if not number else None)
+    for line in wrapped("   ".join(_signs(cause)), width - 2, most=3):
         yield Row(((f"  {line}", ""),))
     order = _order(cause)
     if order:
-        for line in wrapped("   ".join(order), view.width - 2, most=3):
+        for line in wrapped("   ".join(order), width - 2, most=3):
             yield Row(((f"  {line}", ""),))
 
 
@@ -89,9 +84,3 @@ def _order(cause: Cause) -> tuple[str, ...]:
         for number, step in enumerate(cause.order, 1)
     )
     return ("order of mending", *steps)
-
-
-def age(view: View) -> str:
-    """How old the report is."""
-    report = view.snapshot.checks.value
-    return units.age(None if report is None else view.wall - report.wall)

@@ -154,9 +154,10 @@ class ChecksList(Pane):
         one = report.finding(id_) if report is not None else None
         if one is None:
             return
-        if one.sign not in WRONG:
-            self.all = True
-        self.folded[one.group] = False
+        if one.sign in WRONG:
+            self.folded.pop(one.group, None)
+        else:
+            self.all, self.folded[one.group] = True, False
         self.again()
         self.select(("check", id_))
 
