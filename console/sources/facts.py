@@ -273,7 +273,7 @@ class _Collection:
         else:
             pattern = _filled(template, values, escaped)
             start = _literal_start(pattern)
-            task = _Task(lambda: self._glob(pattern, kind), lambda why: self._put(start, FileFact("unknown", why=why)))
+            task = _Task(lambda: self._glob(pattern, kind), lambda why: self._put(start, FileFact("dir", why=why)))
         self._start(task, reads=True)
 
     def _look(self, path: str, kind: str) -> None:

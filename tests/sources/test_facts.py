@@ -160,13 +160,13 @@ def test_a_file_that_hangs_does_not_hold_up_the_others(bus: Path, monkeypatch: p
     real, release = Tree.look, threading.Event()
 
     def look(self: Tree, path: str, **options: Any) -> FileFact:
-        if path.startswith("/nfs"):
+        if path.startswith("/nfs/"):
             release.wait(20)
         return real(self, path, **options)
 
     monkeypatch.setattr(Tree, "look", look)
     needs = [f"/{folder}/f{number:02}" for folder in ("nfs", "etc") for number in range(15)]
-    found = looked(bus, *needs, "/nfs/f2*", "find /nfs f*", "space /nfs", deadline=4.0)
+    found = looked(bus, *needs, "/nfs/f2*", "find /nfs f*", "stat /nfs", "space /nfs", deadline=4.0)
     release.set()
     assert [found.text(f"/etc/f{number:02}") for number in range(15)] == ["x\n"] * 15
     assert found.files["/nfs/f00"] == FileFact("unknown", why="timed out")
