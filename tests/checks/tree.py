@@ -174,10 +174,13 @@ class Tree:
 
     def folders(self) -> Iterator[str]:
         """Folders that only their content tells of."""
+        seen: set[str] = set()
         for path in self.files:
-            parts = path.split("/")
-            for depth in range(2, len(parts)):
-                yield "/".join(parts[:depth])
+            folder = path.rpartition("/")[0]
+            while folder and folder not in seen:
+                seen.add(folder)
+                yield folder
+                folder = folder.rpartition("/")[0]
 
     def save(self, folder: Path) -> None:
         """Write it out for `--root`."""
@@ -393,22 +396,22 @@ def recording(box: Tree) -> Recording:
     for path in {*box.files, *box.folders()}:
         fact = box.files.get(path) or FileFact("dir", mode=0o755, uid=0, gid=0)
         size = fact.size
-        if size is None and fact.text is not None:
-            size = len(fact.text.encode("utf-8", "surrogateescape"))
+        if size is None and fact.kind == "file":
+            size = len((fact.text or "").encode("utf-8", "surrogateescape"))
         told[path] = Told(
-            fact.kind,
-            fact.text,
-            fact.cut,
-            fact.target,
-            fact.mode,
-            fact.uid,
-            fact.gid,
-            size,
-            box.wall - 86400 if fact.mtime is None else fact.mtime,
-            fact.label,
-            fact.device,
-            tuple(sorted(held.get(path, ()))) if fact.kind == "dir" and not fact.why else None,
-            fact.why,
+            kind=fact.kind,
+            text=fact.text,
+            cut=fact.cut,
+            target=fact.target,
+            mode=fact.mode,
+            uid=fact.uid,
+            gid=fact.gid,
+            size=size,
+            mtime=box.wall - 86400 if fact.mtime is None else fact.mtime,
+            label=fact.label,
+            device=fact.device,
+            names=tuple(sorted(held.get(path, ()))) if fact.kind == "dir" and not fact.why else None,
+            why=fact.why,
         )
     return Recording(box.wall, box.host, told, box.commands, box.answers, box.spaces)
 
@@ -416,7 +419,8 @@ def recording(box: Tree) -> Recording:
 def look(box: Tree, needs: Iterable[str] | None = None) -> Facts:
     """What the collector finds on this box; needs: those of all checks where not given."""
     wanted = checks_needs() if needs is None else tuple(needs)
-    return collect(wanted, Host("recorded", Settings(), NOWHERE, recording(box)), deadline=60.0)
+    host = Host("recorded", Settings(), NOWHERE, recording(box))
+    return collect(wanted, host, slow="@samples" in box.answers, deadline=60.0)
 
 
 @cache
