@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,14 @@ def as_nobody(work: Callable[[], Any]) -> Any:
         data = answer.read()
     os.waitpid(child, 0)
     return msgspec.json.decode(data)
+
+
+@contextlib.contextmanager
+def for_everybody() -> Iterator[Path]:
+    """A folder that anybody may enter; pytest's own may not be, whatever a test does with it."""
+    with tempfile.TemporaryDirectory(prefix="gpuconsole-") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
 
 
 def test_a_file_with_its_attributes(tmp_path: Path) -> None:
@@ -209,24 +219,14 @@ def test_files_of_proc_have_a_text_in_spite_of_size_0() -> None:
     assert "Name:" in (Tree().look("/proc/self/status").text or "")
 
 
-def test_without_rights(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o755)
-    put(tmp_path, "/closed/file").parent.chmod(0o700)
-    put(tmp_path, "/listed/file").parent.chmod(0o744)
-    put(tmp_path, "/etc/secret").chmod(0o600)
-
-    def look() -> dict[str, Any]:
-        looked = Tree(str(tmp_path))
-        found = {path: looked.look(path) for path in ("/closed", "/closed/file", "/closed/none", "/etc/secret", "/etc")}
-        found |= looked.glob("/closed/*", NEVER).folders
-        found["find"] = looked.find("/closed", "*", NEVER).folders["/closed"]
-        found["listed"] = looked.look("/listed/file")
-        return {path: [fact.kind, fact.why, fact.text] for path, fact in found.items()}
-
+def test_without_rights() -> None:
+    with for_everybody() as root:
+        put(root, "/closed/file").parent.chmod(0o700)
+        put(root, "/listed/file").parent.chmod(0o744)
+        put(root, "/etc/secret").chmod(0o600)
+        told = as_nobody(lambda: without_rights(root))
     denied = "permission denied"
-    assert as_nobody(look) == {
+    assert told == {
         "/closed": ["dir", denied, None],
         "/closed/file": ["unknown", denied, None],
         "/closed/none": ["unknown", denied, None],
@@ -235,6 +235,16 @@ def test_without_rights(tmp_path: Path) -> None:
         "find": ["dir", denied, None],
         "listed": ["unknown", denied, None],
     }
+
+
+def without_rights(root: Path) -> dict[str, Any]:
+    """What the test above sees."""
+    looked = Tree(str(root))
+    found = {path: looked.look(path) for path in ("/closed", "/closed/file", "/closed/none", "/etc/secret", "/etc")}
+    found |= looked.glob("/closed/*", NEVER).folders
+    found["find"] = looked.find("/closed", "*", NEVER).folders["/closed"]
+    found["listed"] = looked.look("/listed/file")
+    return {path: [fact.kind, fact.why, fact.text] for path, fact in found.items()}
 
 
 # ------------------------------------------------------------------------------------------------------------- searches

@@ -18,7 +18,7 @@ from console.core.facts import ANSWERS, CommandFact, Facts, FileFact, Unknowable
 from console.sources import facts_system, facts_variables
 from console.sources.facts import collect
 from console.sources.facts_host import Host
-from tests.clients.test_tree import as_nobody, put
+from tests.clients.test_tree import as_nobody, for_everybody, put
 from tests.sources.test_facts_host import box, program
 
 NOWHERE = Settings(podman=Podman(socket="/nonexistent/podman.sock"), triton=Triton(host="127.0.0.1", http_port=1))
@@ -109,34 +109,33 @@ def test_kernels_in_the_order_of_rpm() -> None:
     assert sorted(releases, key=facts_variables.version_key) == releases
 
 
-def test_what_a_pattern_could_not_see_is_not_absent(bus: Path) -> None:
-    put(bus, "/run/closed/a.sock")
-    put(bus, "/deep/a/x").parent.chmod(0o700)
-    (bus / "run/closed").chmod(0o700)
-    for folder in (bus, *bus.parents[:2]):
-        folder.chmod(0o755)
-
-    def work() -> dict[str, str]:
-        found = looked(bus, "/run/closed/*", "/deep/*/x", "find /run/closed *", "/run/*")
-        told: dict[str, str] = {}
-        asked: tuple[tuple[str, Callable[[], Any]], ...] = (
-            ("glob", lambda: found.glob("/run/closed/*")),
-            ("deep", lambda: found.glob("/deep/*/x")),
-            ("under", lambda: found.under("/run/closed", "*.sock")),
-            ("run", lambda: found.glob("/run/*")),
-        )
-        for name, ask in asked:
-            try:
-                told[name] = str(ask())
-            except Unknowable as missing:
-                told[name] = missing.why
-        return told
-
-    told = as_nobody(work)
+def test_what_a_pattern_could_not_see_is_not_absent() -> None:
+    with for_everybody() as root:
+        put(root, "/run/closed/a.sock").parent.chmod(0o700)
+        put(root, "/deep/a/x").parent.chmod(0o700)
+        told = as_nobody(lambda: answers_about_closed(root))
     assert told["glob"] == "/run/closed: permission denied"
     assert told["deep"] == "/deep/a/x: permission denied"
     assert told["under"] == "/run/closed: permission denied"
     assert told["run"] == "('/run/closed',)", "it is there"
+
+
+def answers_about_closed(root: Path) -> dict[str, str]:
+    """What the test above is told."""
+    found = looked(root, "/run/closed/*", "/deep/*/x", "find /run/closed *", "/run/*")
+    told: dict[str, str] = {}
+    asked: tuple[tuple[str, Callable[[], Any]], ...] = (
+        ("glob", lambda: found.glob("/run/closed/*")),
+        ("deep", lambda: found.glob("/deep/*/x")),
+        ("under", lambda: found.under("/run/closed", "*.sock")),
+        ("run", lambda: found.glob("/run/*")),
+    )
+    for name, ask in asked:
+        try:
+            told[name] = str(ask())
+        except Unknowable as missing:
+            told[name] = missing.why
+    return told
 
 
 # ----------------------------------------------------------------------------------------------------------------- time
