@@ -105,6 +105,12 @@ def number(value: Any) -> int | None:
     return None if whole in _NOT_AVAILABLE else whole
 
 
+def load() -> None:
+    """Import the wrapper now, where there is one: in one of many busy threads that takes ten times as long."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pynvml")
+
+
 class Nvml:
     """One NVML session. Opened, used and closed by one thread."""
 

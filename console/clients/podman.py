@@ -209,6 +209,12 @@ def _may_be_socket(candidate: Candidate) -> bool:
 # ------------------------------------------------------------------------------------------------------------- calls
 
 
+def load() -> None:
+    """Import the libraries now: in one of many busy threads that takes ten times as long."""
+    import httpcore  # noqa: F401
+    import podman.api.client  # noqa: F401
+
+
 class Podman:
     """One connection to one Podman service, for one thread. All calls raise SourceError and nothing else."""
 

@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from console.clients import nvml, podman
 from console.clients.tree import MAX_SPEC, MAX_TEXT, escaped, is_pattern
 from console.core.facts import ANSWERS, VARIABLES, AnswerFact, CommandFact, Facts, FileFact, SpaceFact
 from console.core.model import SourceError
@@ -42,11 +43,11 @@ ANSWER_LIMIT = 1.5
 SPARE = 0.5
 """Seconds before the deadline at which a question goes out without what would only make it better (the port by Podman,
 the unit to ask about)."""
-READERS = 4
-"""Threads that read files; more are started while these hang."""
+READERS = 2
+"""Threads that read files; more are started while these hang. Python runs one at a time, so more would only wait."""
 MAX_READERS = 40
 HANGS_AFTER = 0.2
-"""Seconds without an end of any read after which one more reader is started."""
+"""Seconds without an end of any read after which the readers are doubled."""
 MAX_VALUES = 500
 """Ways to fill in the variables of one need."""
 LATE = "timed out"
@@ -108,6 +109,9 @@ class _Collection:
     # ----------------------------------------------------------------------------------------------------------- stages
 
     def run(self) -> Facts:
+        if self.host.kind != "recorded":
+            podman.load()
+            nvml.load()
         waiting: dict[frozenset[str], list[str]] = {}
         self._ask_for_variables()
         for need in self.needs:
@@ -147,7 +151,8 @@ class _Collection:
                 read, since = self.read, now
             elif now - since > HANGS_AFTER and self.readers < MAX_READERS and not self.to_read.empty():
                 since = now
-                self._reader()
+                for _ in range(min(self.readers, MAX_READERS - self.readers)):
+                    self._reader()
 
     def _facts(self) -> Facts:
         self.stop.set()
