@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -10,11 +10,13 @@ import pytest
 
 from console.checks import run
 from console.config import Settings
+from console.core.facts import CommandFact
 from console.core.finding import Report
 from console.sources.facts import collect
 from console.sources.facts_host import recorded
+from tests.checks import fault_effects as effects
 from tests.checks import tree as trees
-from tests.checks.tree import judge, look, names, tree, untold
+from tests.checks.tree import Tree, judge, look, names, tree, untold
 
 MOST_WARNINGS = 5
 MOST_UNKNOWN = 10
@@ -89,6 +91,79 @@ def test_a_written_folder_says_the_same(name: str, tmp_path: Path) -> None:
     assert found.answers == wanted.answers
     assert found.spaces == wanted.spaces
     assert found.variables == wanted.variables
+
+
+# ------------------------------------------------------------------------------------------- as healthy, and otherwise
+
+
+def idle_card(box: Tree) -> None:
+    """Nobody asks: the card sleeps in P8 with its link slowed down."""
+    box.put(f"{effects.gpu(box)}/current_link_speed", "2.5 GT/s PCIe\n")
+    effects.set_card(
+        box, util_pct=0.0, mem_ctrl_pct=0.0, pstate=8, sm_mhz=300, memory_mhz=405, power_w=11.2, pcie_gen=1
+    )
+
+
+def virtual_machine(box: Tree) -> None:
+    """The card is passed through: no frequencies, no idle states, no NUMA node, no memory controller."""
+    for path in box.under("/sys/devices/system/cpu", "/(?:cpufreq|cpuidle|intel_pstate)/"):
+        box.remove(path)
+    for path in box.under("/sys/devices/system/cpu", "/energy_perf_bias$"):
+        box.remove(path)
+    box.remove("/sys/devices/system/edac")
+    box.put(f"{effects.gpu(box)}/numa_node", "-1\n")
+    box.run("systemd-detect-virt", "kvm\n")
+    box.put("/sys/class/dmi/id/sys_vendor", "QEMU\n")
+    box.put("/sys/class/dmi/id/product_name", "Standard PC (Q35 + ICH9, 2009)\n")
+    box.edit("/proc/cpuinfo", "avx512f", "avx512f hypervisor")
+    for nic in ("ens1f0", "ens1f1"):
+        box.put(f"/sys/class/net/{nic}/speed", None, why="Invalid argument")
+
+
+def ordinary_user(box: Tree) -> None:
+    """Whoever looks is not root."""
+    box.tell("@me", {"uid": 1000, "user": "ops", "groups": ["ops", "wheel"], "sudo": False})
+    denied = CommandFact(1, "", "Error opening config file (Permission denied)\n")
+    for words in ("ausearch -m avc,user_avc -ts recent", "iptables-save -t nat", "nft list table inet netavark"):
+        box.commands[words] = denied
+    for path in ("/var/log/audit/audit.log", "/var/log/dnf.log"):
+        if path in box.files:
+            box.put(path, None, mode=0o600, why="permission denied")
+    if not box.value("@podman.ping")["rootless"]:
+        box.put("/run/podman", kind="unknown", why="permission denied")
+    pid = effects.inspect(box)["State"]["Pid"]
+    box.remove(f"/proc/{pid}/root")
+    box.put(f"/proc/{pid}/root", kind="unknown", why="permission denied")
+    box.put(f"/proc/{pid}/limits", None, why="permission denied")
+
+
+def made_by_this_console(box: Tree) -> None:
+    """Through Podman's API, without `--rm`, with the label that says so."""
+    words = [one for one in effects.inspect(box)["Config"]["CreateCommand"] if one != "--rm"]
+    effects.set_container(box, "Config", CreateCommand=words)
+    effects.set_container(box, "HostConfig", AutoRemove=False)
+    box.change("@podman.inspect", lambda found: found["Config"]["Labels"].update({"io.gpuconsole.managed": "1"}))
+
+
+def restarted_by_hand(box: Tree) -> None:
+    """Last ended by a stop: 143 of SIGTERM, and an Xid 45 of that moment."""
+    effects.set_container(
+        box, "State", FinishedAt="2026-11-30T07:59:58.104411290Z", StartedAt="2026-11-30T08:00:10.204411290Z"
+    )
+    bdf = effects.gpu(box).rsplit("/", 1)[-1].removesuffix(".0")
+    effects.kernel(box, f"NVRM: Xid (PCI:{bdf}): 43, pid=4812, name=tritonserver, Ch 00000008", ago=3602.0)
+
+
+@pytest.mark.parametrize("change", [idle_card, virtual_machine, ordinary_user, made_by_this_console, restarted_by_hand])
+@pytest.mark.parametrize("name", [one for one in names() if one != "laptop"])
+def test_another_healthy_box_fails_nothing(name: str, change: Callable[[Tree], None]) -> None:
+    box = tree(name)
+    change(box)
+    found = judge(box).findings
+    assert not [f"{one.id}: {one.text}" for one in found if one.sign == "fail"]
+    warned = {one.id: one.text for one in found if one.sign == "warn" and one.id not in TRUE[name]}
+    assert not warned
+    assert not [one.id for one in found if "fault of its own" in one.text]
 
 
 def test_a_laptop_is_left_alone() -> None:
