@@ -16,6 +16,7 @@ from console.actions import powering, saved_specs
 from console.actions.base import Action, Run
 from console.actions.box import Box
 from console.actions.container_spec import captured
+from console.actions.gap import Gap, answer_of_server, count_container
 from console.actions.outage import outage, stop_words
 from console.actions.target import (
     ContainerView,
@@ -258,8 +259,12 @@ class Stop(ContainerAction):
         with ContainerView(box, plan.target.name) as view:
             state = view.known()
             undo = _undo_of_stop(box, view, state, run)
+            gap = Gap(run, drains=True)
             with run.phase("stop", f"stop {state.name}"):
+                count_container(view, run)
+                gap.begin()
                 went = powering.stop(box, view, state, int(plan.values["timeout"]), run)
+                gap.got(answer_of_server(view))
             left = identity(view.state())
         return Outcome("done", f"{state.name} {went.words}", (), undo, left, figures={"stop_s": went.seconds})
 
@@ -356,20 +361,25 @@ class Restart(ContainerAction):
             state = view.known()
             with run.phase("note", "note what is READY"):
                 wanted = noted(view, run)
-            began = time.monotonic()
+                count_container(view, run)
+            gap = Gap(run, drains=True)
             if state.unit:
                 with run.phase("stop", f"systemctl restart {state.unit}"):
+                    gap.begin()
                     powering.through_unit(box, view, state, "restart", run)
             elif state.auto_remove:
                 with run.phase("stop", "podman restart: one made with --rm would vanish if stopped first"):
                     run.keep(spec=saved_specs.save(box, view))
+                    gap.begin()
                     _restart_in_one(box, view, state, int(plan.values["timeout"]), run)
             else:
                 with run.phase("stop", f"stop {state.name}"):
+                    gap.begin()
                     powering.stop(box, view, state, int(plan.values["timeout"]), run)
+                    gap.got(answer_of_server(view))
                 with run.phase("start", f"start {state.name}"):
                     _start_again(box, state, run)
-            return _ready_again(box, view, state, wanted, began, run)
+            return _ready_again(box, view, state, wanted, gap, run)
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
         if other := other_here(box, plan):
@@ -385,13 +395,15 @@ class Restart(ContainerAction):
             if state is None:
                 saved_specs.create_again(box, plan.target.name, run.kept().get("spec", ""))
                 state = view.known()
-            began = time.monotonic()
+            gap = Gap(run, drains=True)
             with run.phase("start", f"start {state.name}"):
+                if not is_running(state):
+                    gap.go_on()
                 if state.unit:
                     powering.through_unit(box, view, state, "start", run)
                 else:
                     _start_again(box, state, run)
-            return _ready_again(box, view, state, wanted, began, run)
+            return _ready_again(box, view, state, wanted, gap, run)
 
     def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
         return self.finish(box, plan, run)
@@ -448,16 +460,17 @@ def _start_again(box: Box, state: ContainerState, run: Run) -> None:
 
 
 def _ready_again(
-    box: Box, view: ContainerView, state: ContainerState, wanted: frozenset[tuple[str, str]], began: float, run: Run
+    box: Box, view: ContainerView, state: ContainerState, wanted: frozenset[tuple[str, str]], gap: Gap, run: Run
 ) -> Outcome:
     with run.phase("ready", "wait until all that was READY is READY again"):
         ready = powering.wait_ready(box, view, wanted, run, box.settings.actions.start_timeout)
-    figures = {"gap_s": time.monotonic() - began}
+        if ready.good:
+            gap.end()
     left = identity(view.state())
     if ready.good:
-        return Outcome("done", f"{state.name} restarted: {ready.words}", left=left, figures=figures)
+        return Outcome("done", f"{state.name} restarted: {ready.words}", left=left, figures=gap.figures)
     going = "" if ready.ended else "Triton may still be loading: see Models and its log"
-    return Outcome("failed", f"{state.name} restarted, but {ready.words}", ready.lines, None, left, going, figures)
+    return Outcome("failed", f"{state.name} restarted, but {ready.words}", ready.lines, None, left, going)
 
 
 def _through(box: Box, state: ContainerState, verb: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from console.actions.base import Action, Run
 from console.actions.box import Box
+from console.actions.gap import Gap, answer_for_model, count_model
 from console.actions.model_load import load, lost, ready_versions, wait_gone
 from console.actions.model_look import (
     load_seconds,
@@ -275,18 +276,21 @@ class Reload(_ModelAction):
         seen = look(box, name, traffic=False)
         since = time.time()
         figures: dict[str, float] = {}
-        gap_from = time.monotonic()
+        gap = Gap(run)
         if way == "gap":
             with run.phase("unload"):
+                count_model(box, name, run)
+                gap.begin()
                 control.unload(name)
                 if not wait_gone(control, name, seen.ready, run, UNLOAD_LIMIT):
                     run.note("it has not ended yet: requests in flight hold it")
+                gap.got(answer_for_model(box, name))
         with run.phase("load"):
             config = marked(seen) if way == "anew" and seen.live else None
             end = load(box, control, name, config, run, min(box.settings.actions.load_timeout, run.left()))
-        figures["load_s"] = end.seconds
-        if way == "gap":
-            figures["gap_s"] = end.ended - gap_from
+            if gap.is_open and end.word == "ok" and ready_versions(control, name):
+                gap.end(end.ended)
+        figures |= {"load_s": end.seconds, **gap.figures}
         if end.word != "ok":
             return reload_failed(box, control, seen, end, since, figures)
         with run.phase("check"):

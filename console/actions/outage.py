@@ -160,7 +160,7 @@ def _difference(one: ConfigDifference) -> str:
 def _differences(
     box: Box, view: ContainerView, ready: frozenset[tuple[str, str]]
 ) -> Sequence[tuple[str, ConfigDifference]]:
-    configs = _configs(view, ready)
+    configs = served_configs(view, ready)
     source = RepositorySource(Locator(box.settings, view.state).places, lambda: configs)
     source.open()
     try:
@@ -169,7 +169,8 @@ def _differences(
         source.close()
 
 
-def _configs(view: ContainerView, ready: frozenset[tuple[str, str]]) -> TritonConfigs:
+def served_configs(view: ContainerView, ready: frozenset[tuple[str, str]]) -> TritonConfigs:
+    """The configurations of these models as served; SourceError where they are too many to ask each."""
     if len(ready) > MOST_CONFIGS:
         raise SourceError("unavailable", f"{len(ready)} models are too many to ask each: see ≠ on Models")
     http = server_http(view.address())

@@ -20,6 +20,7 @@ from console.actions.base import Run
 from console.actions.box import Box
 from console.actions.container import noted, parsed_models
 from console.actions.container_spec import Body, create_body
+from console.actions.gap import Gap, answer_of_server, count_container
 from console.actions.target import ContainerView, another_words, identity, is_running
 from console.clients.podman_control import PodmanControl
 from console.core.model import ContainerState, SourceError
@@ -123,8 +124,7 @@ class Replacement:
         self._facts = facts
         self._run = run
         self._control: PodmanControl = box.podman()
-        self._began = time.monotonic()
-        self._gap: float | None = None
+        self._gap = Gap(run, drains=True)
 
     def __enter__(self) -> Replacement:
         return self
@@ -140,6 +140,7 @@ class Replacement:
         Refused, with nothing touched, where somebody else's container has the name already.
         """
         self._must_be_ours(self._stood())
+        self._still_open()
         try:
             for step in (self._stop, self._aside, self._create, self._start):
                 if self._run.cancelled.is_set():
@@ -164,10 +165,17 @@ class Replacement:
         if not is_running(now.old) or now.old is None:
             return
         with self._run.phase("stop", f"stop the old one, at most {self._facts.seconds} s"):
-            self._began = time.monotonic()
             with ContainerView(self._box, self._facts.old) as view:
+                self._gap.begin()
                 went = powering.stop(self._box, view, now.old, self._facts.seconds, self._run)
+                self._gap.got(answer_of_server(view))
             self._run.note(went.words)
+
+    def _still_open(self) -> None:
+        """The gap of the interrupted run that this one goes on with, where neither of the two runs."""
+        now = self._stood()
+        if not is_running(now.old) and not (now.in_place and is_running(now.new)):
+            self._gap.go_on()
 
     def _aside(self) -> None:
         old = self._stood().old
@@ -219,11 +227,12 @@ class Replacement:
 
     def _done(self, ready: powering.Readiness) -> Outcome:
         facts = self._facts
-        gap = time.monotonic() - self._began
+        self._gap.end()
         undo = _undo_of(facts)
         kept = f"; the old one is kept as {facts.aside}, stopped" if facts.old and not facts.vanishes else ""
         left = identity(_state(self._box, facts.name))
-        return Outcome("done", f"{facts.name} serves: {ready.words}{kept}", (), undo, left, figures={"gap_s": gap})
+        text = f"{facts.name} serves: {ready.words}{kept}"
+        return Outcome("done", text, (), undo, left, figures=self._gap.figures)
 
     # ------------------------------------------------------------------------------------------------------------ back
 
@@ -231,6 +240,7 @@ class Replacement:
         """As it was: the new one removed (a kept one renamed), the old one renamed back and started."""
         run = _Steady(self._run)
         with run.phase("back", "back to the old one"):
+            self._still_open()
             lines = lines or self._last_words()
             try:
                 self._must_have_old()
@@ -250,6 +260,7 @@ class Replacement:
                 return self._stuck(cause, error.message, lines)
         if not ready.good:
             return self._stuck(cause, f"the old one runs again, but {ready.words}", (*lines, *ready.lines))
+        self._gap.end()
         return self._undone(cause, "the old one serves again", lines)
 
     def _last_words(self) -> tuple[str, ...]:
@@ -270,6 +281,8 @@ class Replacement:
         if not now.in_place or now.new is None or now.new.id == run.kept().get("again"):
             return
         self._must_be_ours(now)
+        if is_running(now.new) and self._facts.ran and not self._gap.is_open:
+            self._gap.begin()
         if not self._facts.kept:
             run.note("remove the new one")
             self._control.remove(now.new.id, force=True)
@@ -301,8 +314,7 @@ class Replacement:
 
     def _undone(self, cause: str, how: str, lines: tuple[str, ...]) -> Outcome:
         left = identity(_state(self._box, self._facts.name))
-        figures = {"gap_s": time.monotonic() - self._began} if self._facts.ran else {}
-        return Outcome("undone", f"{one_line(cause, 300)}; {how}", lines, None, left, figures=figures)
+        return Outcome("undone", f"{one_line(cause, 300)}; {how}", lines, None, left, figures=self._gap.figures)
 
     def _stuck(self, cause: str, why: str, lines: tuple[str, ...]) -> Outcome:
         facts, old = self._facts, self._stood().old
@@ -320,6 +332,7 @@ def note_ready(box: Box, name: str, ran: bool, run: Run) -> None:
             return
         with ContainerView(box, name) as view:
             noted(view, run)
+            count_container(view, run)
 
 
 def _undo_of(facts: Facts) -> UndoSpec | None:

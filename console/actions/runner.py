@@ -25,6 +25,7 @@ from console.actions.box import READ_ONLY, Box
 from console.actions.journal import Ended, Journal, Request, find, request_of
 from console.actions.lock import Lock, holder
 from console.actions.masks import Masks
+from console.core.gap import PLANNED, SECONDS
 from console.core.model import SourceError
 from console.core.plan import UNAUDITED, AuditRecord, Check, JournalLine, Outcome, Plan, Refused, Tick, WrongInput
 from console.core.text import one_line
@@ -295,6 +296,8 @@ class _Performance:
     def _write_down(self, found: Outcome, *, is_open: bool) -> Outcome:
         # JSON has no infinity: one figure that is none must not cost the whole outcome
         figures = {name: value for name, value in found.figures.items() if math.isfinite(value)}
+        if SECONDS in figures and self.plan.gap_s:
+            figures[PLANNED] = self.plan.gap_s
         told = msgspec.structs.replace(self.masks.outcome(found), figures=figures)
         if self.audited:
             told = self._audit_outcome(told)

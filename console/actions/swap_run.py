@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from console.actions.base import Run
 from console.actions.box import Box
+from console.actions.gap import Arrivals, Gap, answer_for_model, requests_of
 from console.actions.model_load import LoadEnd, crashed, load, lost, ready_versions, wait_for, wait_gone
 from console.actions.model_look import model_state
 from console.actions.model_probe import Probe
@@ -76,7 +78,7 @@ class Swapper:
         self.lines: list[str] = []
         self.exposed: float | None = None
         """Since when unversioned requests go to the new version, which nobody has judged yet."""
-        self.gap_from: float | None = None
+        self.gap = Gap(run)
         self.before: Flow | None = None
         self.loaded = False
         """The new version came in, and a warm-up with it."""
@@ -126,19 +128,25 @@ class Swapper:
     def _make_room(self) -> None:
         spec, run = self.spec, self.run
         with run.phase("gap"):
-            self._usual_first()
-            self.gap_from = time.monotonic()
+            if ready_versions(self.control, spec.name):
+                self._usual_first()
+                self.gap.begin()
+            else:
+                self.gap.go_on()
             self.control.unload(spec.name)
             if not wait_gone(self.control, spec.name, spec.before, run, self._patience()):
                 raise Trouble("wrong", "the old version did not end: requests in flight hold it")
+            self.gap.got(answer_for_model(self.box, spec.name))
         with run.phase("memory"):
             self._wait_for_memory()
 
     def _usual_first(self) -> None:
         """How the old version does, while it is still there."""
+        arrivals = Arrivals(lambda: requests_of(self.box, self.spec.name))
         meter = self._meter(self.spec.old)
         if meter is not None and self.run.wait(min(BASELINE, self.settings.watch)):
             raise Trouble("cancelled", "stopped by the operator")
+        arrivals.keep(self.run)
         self.before = self._usual(meter)
 
     def _wait_for_memory(self) -> None:
@@ -172,12 +180,11 @@ class Swapper:
             self.loaded = True
             if meter is not None:
                 self.before = self._usual(meter)
-            if self.gap_from is not None:
-                self.figures["gap_s"] = end.ended - self.gap_from
             if spec.up or self.settings.gap:
                 self.exposed = end.ended
             if spec.new not in ready_versions(self.control, spec.name):
                 raise Trouble("wrong", f"the load answered well, but {spec.new} is not READY")
+            self.gap.end(end.ended)
 
     def _judge_load(self, end: LoadEnd) -> None:
         if end.word == "ok":
@@ -340,6 +347,7 @@ class Swapper:
         self.figures["total_s"] = total
         known = self.figures.get("load_s", 0.0) + self.figures.get("watch_s", 0.0)
         self.figures["added_s"] = max(0.0, total - known)
+        self.figures |= self.gap.figures
 
     # --------------------------------------------------------------------------------------------------------- back
 
@@ -365,17 +373,22 @@ class Swapper:
         if end.word != "ok":
             return self._stuck(trouble, end)
         self._judged()
-        if self.gap_from is not None:
-            self.figures["gap_s"] = end.ended - self.gap_from
+        self.gap.end(end.ended)
         self._add_up()
         return self._undone(trouble)
 
     def _load_old(self) -> LoadEnd:
         spec = self.spec
-        self.loaded = self.loaded or spec.new in ready_versions(self.control, spec.name)
+        ready = ready_versions(self.control, spec.name)
+        self.loaded = self.loaded or spec.new in ready
+        if not ready:
+            self.gap.go_on()
         if self.settings.gap and self.loaded:
+            if not self.gap.is_open:
+                self.gap.begin()
             self.control.unload(spec.name)
             wait_gone(self.control, spec.name, (spec.new,), self.run, BACK_LIMIT)
+            self.gap.got(answer_for_model(self.box, spec.name))
         end = load(
             self.box,
             self.control,
@@ -400,7 +413,7 @@ class Swapper:
         if gone:
             text = f"{trouble.text}: {spec.name} {spec.old} serves again, but {', '.join(gone)} does not"
             return Outcome("failed", text, tuple(lines), figures=self.figures)
-        served = "serves again" if self.figures.get("exposure_s") or self.gap_from is not None else "serves as before"
+        served = "serves again" if self.figures.get("exposure_s") or self.gap.figures else "serves as before"
         return Outcome(
             "undone",
             f"{trouble.text}: {spec.name} {spec.old} {served}",
@@ -427,6 +440,12 @@ class Swapper:
             return f"what serves now is not known: {error.message}"
         return f"READY now: {listed(found)}" if found else f"no version of {self.spec.name} is READY now"
 
+    def _serves_before(self) -> bool:
+        try:
+            return ready_versions(self.control, self.spec.name) == self.spec.before
+        except SourceError:
+            return False
+
     def _hangs(self, trouble: Trouble) -> Outcome:
         """The server's load cannot be cancelled. A load of the old set is left behind it: the server does one after
         the other, so whenever the first ends, the second drops what it brought at once."""
@@ -436,6 +455,7 @@ class Swapper:
             end = wait_for(self.box, queued, spec.name, self.run, HUNG_GRACE, cancels=False)
         if end.word == "ok":
             self._judged()
+            self.gap.end(end.ended)
             self._add_up()
             return self._undone(trouble)
         self._add_up()
@@ -453,7 +473,7 @@ class Swapper:
         lines = [*trouble.lines, *((spec.again,) if spec.again else ())]
         if self.settings.recover and spec.container:
             with self.run.phase("recover"):
-                return recover(
+                recovered = recover(
                     self.box,
                     self.run,
                     spec.container,
@@ -464,5 +484,8 @@ class Swapper:
                     lines,
                     self.figures,
                 )
+                if self._serves_before():
+                    self.gap.end()
+            return replace(recovered, figures={**recovered.figures, **self.gap.figures})
         lines.append(f"to serve {spec.old} again: gpuconsole do model.pin {spec.name} version={spec.old}")
         return Outcome("failed", trouble.text, tuple(lines), figures=self.figures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from console.core import units
+from console.core.gap import figure_words
 from console.core.model import Sign
 from console.core.plan import JournalLine, Outcome, Plan
 from console.core.text import literal, one_line
@@ -48,6 +49,8 @@ def progress_line(line: JournalLine, plan: Plan) -> str:
 def outcome_lines(outcome: Outcome, id: str = "") -> list[str]:  # noqa: A002 (the word of the audit)
     """What came of it, what goes on, and how it is taken back."""
     made = [f"{SIGNS[OUTCOME[outcome.word]]} {outcome.word}: {outcome.text}", *(f"  {line}" for line in outcome.lines)]
+    if gap := figure_words(outcome.figures):
+        made.append(f"  {gap}")
     if outcome.still_going:
         made.append(f"  still going on: {outcome.still_going}")
     if outcome.figures:

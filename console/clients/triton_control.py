@@ -121,6 +121,11 @@ def statistics(address: TritonAddress, name: str) -> Sequence[ModelStats]:
     return StatsDecoder().decode(body)
 
 
+def all_statistics(address: TritonAddress) -> Sequence[ModelStats]:
+    """Of all ready models. SourceError where Triton does not tell."""
+    return StatsDecoder().decode(expect_ok(_once(address, "GET", "/v2/models/stats"), "statistics"))
+
+
 def infer(
     address: TritonAddress,
     name: str,

@@ -171,7 +171,7 @@ class Outcome(Struct, frozen=True):
     still_going: str = ""
     """What goes on after the time limit, and where it can be seen; "" = nothing."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """Measured: gap_s, load_s, added_s, exposure_s, mean_before_ms ..."""
+    """Measured: gap_s (and of the plan, gap_plan_s), load_s, added_s, exposure_s, mean_before_ms ..."""
 
 
 class Operator(Struct, frozen=True):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from console.core import units
+from console.core.gap import PLANNED, SECONDS
 
 if TYPE_CHECKING:
     from console.core.plan import Outcome
@@ -92,7 +93,8 @@ def measured(outcome: Outcome) -> str:
     parts = [_means(figures)]
     for name, word in (("load_s", "load"), ("gap_s", "gap"), ("exposure_s", "exposed"), ("start_s", "start")):
         value = figures.get(name)
-        parts.append("" if value is None else f"{word} {value:.1f} s")
+        plan = figures.get(PLANNED) if name == SECONDS else None
+        parts.append("" if value is None else f"{word} {value:.1f} s" + ("" if plan is None else f" (plan {plan:.0f})"))
     return "; ".join(part for part in parts if part)
 
 

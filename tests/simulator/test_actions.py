@@ -17,11 +17,13 @@ from msgspec.structs import replace
 
 from console import compose
 from console.actions import detached, model_look, registry, runner
+from console.actions import gap as gap_module
 from console.actions import journal as journals
 from console.actions.box import Box
 from console.actions.journal import Request
 from console.actions.who import operator
 from console.config import Actions, Settings
+from console.core.gap import Gap, gaps
 from console.core.plan import Outcome, Plan
 from console.simulator import launch
 from console.simulator.nvml import SimulatedNvml
@@ -55,6 +57,10 @@ class Demo:
         assert isinstance(outcome, Outcome)
         return outcome
 
+    def gaps(self) -> tuple[Gap, ...]:
+        """Of the newest change, by its journal."""
+        return gaps(journals.all_of(self.state)[-1].lines())
+
     def undo(self, outcome: Outcome) -> Outcome:
         assert outcome.undo is not None
         return self.do(outcome.undo.action, outcome.undo.target, **outcome.undo.values)
@@ -78,6 +84,7 @@ class Demo:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Less waiting; and the signals that the runner takes for itself are given back."""
     monkeypatch.setattr(model_look, "RATE_SPAN", 0.1)
+    monkeypatch.setattr(gap_module, "COUNTED", 0.3)
     numbers = (signal.SIGTERM, signal.SIGINT)
     kept = [signal.getsignal(number) for number in numbers]
     yield
@@ -175,6 +182,11 @@ def test_the_cards_settings_are_obeyed(demo: Demo) -> None:
 def test_a_container_is_stopped_and_started(small: Demo) -> None:
     stopped = small.do("container.stop", "triton")
     assert stopped.word == "done"
+    (gap,) = small.gaps()
+    assert (gap.phase, gap.ended, gap.drains) == ("stop", None, True)
+    assert gap.rate is not None, gap.rate_unknown
+    assert "refuses the connection" in gap.seen
+    assert "gap_s" not in stopped.figures
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"http://{small.addresses.http}/v2/health/live")
     assert list((Path(small.addresses.root) / "proc").glob("[0-9]*")) == []
@@ -186,13 +198,21 @@ def test_a_container_is_stopped_and_started(small: Demo) -> None:
 def test_a_container_is_restarted_by_the_runner_apart(small: Demo) -> None:
     restarted = small.do_apart("container.restart", "triton")
     assert restarted.word == "done"
+    (gap,) = small.gaps()
+    assert gap.ended is not None
+    assert gap.seconds(0) == pytest.approx(restarted.figures["gap_s"], abs=0.2)
+    assert {"gap_plan_s", "gap_rate"} <= restarted.figures.keys()
     assert small.ready() == {"model_0000": "1"}
 
 
 def test_a_container_is_made_anew_and_back(small: Demo) -> None:
     made = small.do("container.recreate", "triton", shm_size="2g")
     assert (made.word, len(small.ready())) == ("done", 1)
-    assert small.undo(made).word == "done"
+    (gap,) = small.gaps()
+    assert gap.seconds(0) == pytest.approx(made.figures["gap_s"], abs=0.2)
+    back = small.undo(made)
+    assert back.word == "done"
+    assert back.figures["gap_s"] > 0
     assert small.plan("container.remove", "triton").refused
     assert small.do("container.remove", "triton-old-2").word == "done"
 
@@ -201,4 +221,6 @@ def test_a_container_that_is_no_good_goes_back_by_itself(small: Demo) -> None:
     bad = small.do("container.recreate", "triton", flags="--nonsense=1")
     assert bad.word == "undone"
     assert "unrecognized option '--nonsense'" in " ".join(bad.lines)
+    (gap,) = small.gaps()
+    assert gap.seconds(0) == pytest.approx(bad.figures["gap_s"], abs=0.2)
     assert small.ready() == {"model_0000": "1"}

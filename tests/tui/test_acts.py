@@ -694,13 +694,15 @@ async def test_past_changes_are_events_and_enter_opens_the_record(tmp_path: Path
 async def test_what_happened_meanwhile_is_told(size: tuple[int, int], tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     State(tmp_path).keep(acting_module.VISIT, str(NOW - 100))
     desk = FakeDesk()
-    desk.past = (record("b", NOW - 60), record("a", NOW - 3600))
+    figures = {"gap_s": 39.0, "gap_plan_s": 38.0, "gap_rate": 41.0}
+    desk.past = (record("b", NOW - 60, replace(DONE, figures=figures)), record("a", NOW - 3600))
     async with acting(desk, tmp_path, monkeypatch, size) as (app, pilot):
         await until(pilot, lambda: isinstance(app.screen, SinceDialog))
         await settled(app, pilot)
         text = text_of(app)
         assert "While you were away: Swap lm 3 → 4" in text
         assert text.count("While you were away") == 1
+        assert "gap 39 s (plan 38), ≈ 1 600 requests fell into it" in text
         assert "● done: lm 4 serves, gap 39 s" in text
         assert "u  undo" in text
         await pilot.press("enter")

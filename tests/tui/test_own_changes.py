@@ -78,6 +78,7 @@ def test_words() -> None:
     moved = replace(TUNED, figures={**FIGURES, "rate_after": 800.0})
     assert measured(moved) == "mean 1.84 → 2.94 ms, but the load changed: 1640 → 800/s; load 1.1 s"
     assert measured(replace(TUNED, figures={})) == ""
+    assert measured(replace(TUNED, figures={"gap_s": 39.04, "gap_plan_s": 38.0})) == "gap 39.0 s (plan 38)"
     assert load_words(tuned(), "06:01:58") == "last 1.1 s   over gRPC   06:01:58 by ops@192.0.2.7"
     assert load_words(tuned(plan=replace(TUNE, effects=())), "06:01:58") == "last 1.1 s   06:01:58 by ops@192.0.2.7"
 

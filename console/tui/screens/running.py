@@ -57,7 +57,7 @@ class RunningDialog(Dialog[Wish]):
         now = self.following
         hint = "ctrl+c: stop and go back" if self.running else ""
         head = head_rows(now, width, hint, utc=self._utc)
-        body = running_rows(now, time.time(), width)
+        body = running_rows(now, time.time(), width, utc=self._utc)
         foot = [BLANK]
         if self.asking:
             foot.append(Row((("stop it and go back to what was before?", "warn"),)))
