@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from shlex import quote
 
 from console.checks import box, cdi_fixes
 from console.checks.cdi_files import BUS, NO_DEVICE
 from console.checks.check import Answer, check, fail, ok, skip, warn
+from console.checks.driver_box import MAKE_CONTROL, MAKE_UVM
 from console.clients import cdi, libpod
 from console.core.facts import Evidence, Facts, NotNeededError, Unknowable
 from console.core.finding import Deed, Fix
@@ -21,8 +23,8 @@ _CARD = re.compile(r"/dev/nvidia([0-9]{1,4})")
 _INDEX = re.compile(r"(?:gpu)?[0-9]{1,4}")
 _MIG = re.compile(r"(?:mig)?[0-9]{1,4}:[0-9]{1,4}")
 _UVM = "/dev/nvidia-uvm"
-_CONTROL = {"/dev/nvidiactl", _UVM, "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset"}
-_MAKE_NODES = ("nvidia-modprobe", "-c0", "-u")
+_UVM_NODES = {_UVM, "/dev/nvidia-uvm-tools"}
+_CONTROL = {"/dev/nvidiactl", *_UVM_NODES, "/dev/nvidia-modeset"}
 
 
 def _specs(facts: Facts) -> tuple[cdi.SpecFile, ...] | Answer:
@@ -108,7 +110,8 @@ def devices(facts: Facts) -> Answer:
     nodes = {one.path for spec in specs for one in cdi.host_paths(spec) if _CARD.fullmatch(one.path)}
     count = len(nodes) or sum(1 for name in names if _INDEX.fullmatch(name))
     if count and count != cards:
-        return warn(f"names {_many(count, 'card')} ({shown}), the bus has {cards}", lines, fix, cards=str(cards))
+        text = f"names {_many(count, 'card')} ({shown}), the bus has {cards} for nvidia"
+        return warn(text, lines, fix, cards=str(cards))
     return ok(f"{shown}: {_many(cards, 'card')}", lines, cards=str(cards))
 
 
@@ -229,7 +232,13 @@ def hooks(facts: Facts) -> Answer:
     dull = [path for path in gone.all if _cannot_run(facts, path)]
     if dull:
         deeds = tuple(Deed("mode", path=path, mode=0o755) for path in dull)
-        fix = Fix("B", tuple(f"sudo chmod 0755 {path}" for path in dull), "takes effect at the next start", deeds=deeds)
+        fix = Fix(
+            "B",
+            tuple(f"sudo chmod 0755 {quote(path)}" for path in dull),
+            "takes effect at the next start",
+            "; ".join(f"sudo chmod {facts.file(path).mode or 0:04o} {quote(path)}" for path in dull),
+            deeds=deeds,
+        )
         mode = facts.file(dull[0]).mode or 0
         return fail(f"{dull[0]} is {mode:04o}: it cannot run", _line(facts, gone.spec, dull[0], "path"), fix)
     gone.surely()
@@ -270,20 +279,22 @@ def nodes(facts: Facts) -> Answer:
     more = f" and {len(gone.missing) - 1} more" if len(gone.missing) > 1 else ""
     text = f"{gone.missing[0]}{more} of {len(gone.all)} nodes not there"
     if set(gone.missing) <= _CONTROL:
-        fix = _make_nodes(modeset="/dev/nvidia-modeset" in gone.missing)
+        fix = _make_nodes(set(gone.missing))
     else:
-        before = _MAKE_NODES if _CONTROL & set(gone.missing) else ()
+        before = MAKE_UVM if _UVM_NODES & set(gone.missing) else ()
         fix = cdi_fixes.generate(facts, gone.spec.path, before)
     return fail(text, lines, fix, missing=gone.missing[0])
 
 
-def _make_nodes(*, modeset: bool) -> Fix:
-    argv = (*_MAKE_NODES, "-m") if modeset else _MAKE_NODES
+def _make_nodes(missing: set[str]) -> Fix:
+    calls: list[tuple[str, ...]] = [MAKE_CONTROL] if "/dev/nvidiactl" in missing else []
+    calls += [MAKE_UVM] if _UVM_NODES & missing else []
+    calls += [("nvidia-modprobe", "-m")] if "/dev/nvidia-modeset" in missing else []
     return Fix(
         "B",
-        (f"sudo {' '.join(argv)}",),
+        tuple(f"sudo {' '.join(argv)}" for argv in calls),
         "loads the modules and makes the nodes, until the next boot (A16)",
-        deeds=(Deed("run", argv=argv),),
+        deeds=tuple(Deed("run", argv=argv) for argv in calls),
         again=("A05", "A16"),
     )
 
@@ -310,7 +321,7 @@ def uvm(facts: Facts) -> Answer:
         without = [name for name in spec.devices if not any(one.path == _UVM for one in cdi.host_paths(spec, [name]))]
         if without:
             there = _unless(lambda: facts.exists(_UVM))
-            fix = cdi_fixes.generate(facts, spec.path, () if there else _MAKE_NODES)
+            fix = cdi_fixes.generate(facts, spec.path, () if there else MAKE_UVM)
             lines = facts.lines(spec.path, r"/dev/nvidiactl")[:1]
             return fail(f"{spec.path} has no {_UVM} for {one_line(without[0], 40)}", lines, fix)
     return ok(f"{_UVM} is in it", facts.lines(specs[0].path, rf"{_UVM}[\"']?,?\s*$")[:1])

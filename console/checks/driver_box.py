@@ -9,7 +9,7 @@ from shlex import quote
 
 from msgspec import Struct
 
-from console.checks.box import NVML, Distro, at, gpus, nvml, version
+from console.checks.box import NVML, OS_RELEASE, Distro, at, distro, gpus, nvml, version
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.model import GpuState
@@ -225,6 +225,16 @@ def dkms_rows(facts: Facts) -> tuple[Built, ...]:
 
 REBOOT = "sudo systemctl reboot"
 PROBER = "stat /usr/bin/nvidia-modprobe"
+MAKE_UVM = ("nvidia-modprobe", "-c0", "-u")
+"""Makes /dev/nvidia-uvm and -tools. With -u its -c counts minors of nvidia-uvm, never cards (nvidia-modprobe.c): -c1
+would make both nodes anew with the wrong numbers."""
+MAKE_CONTROL = ("nvidia-modprobe", "-c255")
+"""Makes /dev/nvidiactl."""
+
+
+def make_cards(cards: int) -> tuple[str, ...]:
+    """Makes /dev/nvidiactl and /dev/nvidia0 and on."""
+    return (*MAKE_CONTROL, *(f"-c{index}" for index in range(cards)))
 
 
 def attempt(make: Callable[[], Fix | None]) -> Fix | None:
@@ -286,20 +296,19 @@ def install_driver(box: Distro, release: str) -> Fix:
     )
 
 
-def load_modules(box: Distro, missing: tuple[str, ...], prober: bool) -> Fix:
+def load_modules(missing: tuple[str, ...], prober: bool, cards: int) -> Fix:
     """Load modules that are on disk. `prober`: nvidia-modprobe is installed, which also makes the device nodes."""
-    lines = [f"sudo modprobe {name.replace('_', '-')}" for name in missing]
-    deeds = [Deed("run", ("modprobe", name.replace("_", "-"))) for name in missing]
+    calls: list[tuple[str, ...]] = [("modprobe", name.replace("_", "-")) for name in missing]
     if prober:
-        lines.append("sudo nvidia-modprobe -c0 -u")
-        deeds.append(Deed("run", ("nvidia-modprobe", "-c0", "-u")))
+        calls += [make_cards(cards)] if "nvidia" in missing else []
+        calls.append(MAKE_UVM)
     off = tuple(reversed(missing))
     return Fix(
         "B",
-        tuple(lines),
+        tuple(f"sudo {' '.join(argv)}" for argv in calls),
         "takes effect at once; no running container is touched",
         f"sudo modprobe -r {' '.join(off)}",
-        deeds=tuple(deeds),
+        deeds=tuple(Deed("run", argv) for argv in calls),
         back=(Deed("run", ("modprobe", "-r", *off)),),
         again=("A02", "A16", "B09", "B10"),
     )
@@ -351,3 +360,13 @@ def build_module(box: Distro, release: str, headers: bool) -> Fix:
         f"takes some minutes. Where {package} is no longer to be had: update the kernel, reboot, build then",
         again=("A05", "A07", "A09"),
     )
+
+
+PROVIDED = (OS_RELEASE, DKMS_FOLDER, "stat /lib/modules/{release}/build")
+
+
+def provide(facts: Facts, release: str) -> Fix:
+    """A module for a kernel that has none: DKMS builds the installed driver where it knows one. Needs PROVIDED."""
+    if uses_dkms(facts):
+        return build_module(distro(facts), release, facts.exists(f"/lib/modules/{release}/build"))
+    return install_driver(distro(facts), release)

@@ -29,14 +29,15 @@ from console.checks.driver_box import (
     OWNERS,
     PCI,
     PROBER,
+    PROVIDED,
     VENDORS,
     attempt,
     branch,
-    install_driver,
     load_modules,
     module_files,
     owner_line,
     owners,
+    provide,
 )
 from console.checks.driver_nouveau import BLOCKING, CMDLINE, block
 from console.core.facts import Evidence, Facts, Unknowable
@@ -48,7 +49,7 @@ from console.core.finding import Fix
     "the GPU is there and nvidia drives it",
     group="driver",
     slug="gpu-on-bus",
-    needs=(*OWNERS, *DRIVER, *FILES, *BLOCKING, KERNEL_LOG, PROBER),
+    needs=(*OWNERS, *DRIVER, *FILES, *BLOCKING, KERNEL_LOG, PROBER, *PROVIDED),
     why="A card that the PCI bus does not show cannot be mended by software. One that another driver holds is "
     "invisible to CUDA, whatever is installed.",
     source="Linux sysfs-bus-pci",
@@ -100,8 +101,9 @@ def _take_over(facts: Facts, name: str) -> Fix | None:
         return None
     release = facts.one("release")
     if module_files(facts, release):
-        return load_modules(distro(facts), ("nvidia", "nvidia_uvm"), facts.exists("/usr/bin/nvidia-modprobe"))
-    return install_driver(distro(facts), release)
+        cards = len(owners(facts))
+        return load_modules(("nvidia", "nvidia_uvm"), facts.exists("/usr/bin/nvidia-modprobe"), cards)
+    return provide(facts, release)
 
 
 def _devices(count: int) -> str:

@@ -9,7 +9,17 @@ from shlex import quote
 
 from console.checks.box import DRIVER, OS_RELEASE, PING, at, distro, driver, install, rootless
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
-from console.checks.driver_box import NO_GPU, NOT_LOADED, OWNERS, PROBER, VENDORS, attempt, owners
+from console.checks.driver_box import (
+    MAKE_UVM,
+    NO_GPU,
+    NOT_LOADED,
+    OWNERS,
+    PROBER,
+    VENDORS,
+    attempt,
+    make_cards,
+    owners,
+)
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
 
@@ -129,23 +139,24 @@ def _lines(facts: Facts, pattern: str) -> tuple[Evidence, ...]:
 
 
 def _make(facts: Facts, cards: int) -> Fix:
-    numbers = tuple(f"-c{index}" for index in range(cards))
+    calls = (make_cards(cards), MAKE_UVM)
+    shown = tuple(f"sudo {' '.join(argv)}" for argv in calls)
     if facts.exists("/usr/bin/nvidia-modprobe"):
         return Fix(
             "B",
-            (f"sudo nvidia-modprobe {' '.join(numbers)} -u",),
+            shown,
             "takes effect at once, until the next boot; no running container is touched",
             "not needed: the nodes are gone after the next boot",
-            deeds=(Deed("run", ("nvidia-modprobe", *numbers, "-u")),),
+            deeds=tuple(Deed("run", argv) for argv in calls),
             again=("A05", "B09", "B10"),
         )
-    lines = (install(distro(facts), ("nvidia-modprobe",)), f"sudo nvidia-modprobe {' '.join(numbers)} -u")
+    lines = (install(distro(facts), ("nvidia-modprobe",)), *shown)
     return Fix("S", lines, "takes effect at once, until the next boot", again=("A05", "B09", "B10"))
 
 
 def _remake(path: str, cards: int) -> Fix:
-    numbers = " ".join(f"-c{index}" for index in range(cards))
-    lines = (f"sudo rm {path}", f"sudo nvidia-modprobe {numbers} -u")
+    argv = MAKE_UVM if "uvm" in path else make_cards(cards)
+    lines = (f"sudo rm {path}", f"sudo {' '.join(argv)}")
     return Fix("S", lines, "takes effect at once; restart the container afterwards", again=("A05", "B09"))
 
 

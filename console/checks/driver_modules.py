@@ -31,6 +31,7 @@ from console.checks.driver_box import (
     NOT_LOADED,
     OWNERS,
     PROBER,
+    PROVIDED,
     REBOOT,
     VENDORS,
     VERSION_MISMATCH,
@@ -39,7 +40,6 @@ from console.checks.driver_box import (
     build_module,
     has_streams,
     idle,
-    install_driver,
     library,
     load_modules,
     modinfo,
@@ -50,6 +50,7 @@ from console.checks.driver_box import (
     nvml_error,
     owner_line,
     owners,
+    provide,
     reload_driver,
     uses_dkms,
 )
@@ -63,7 +64,7 @@ from console.core.finding import Fix
     "the nvidia modules are loaded",
     group="driver",
     slug="modules-loaded",
-    needs=(*OWNERS, *DRIVER, *BLOCKING, *FILES, PROBER),
+    needs=(*OWNERS, *DRIVER, *BLOCKING, *FILES, PROBER, *PROVIDED),
     why="Without nvidia there is no GPU at all. Without nvidia_uvm nvidia-smi works and CUDA does not, so that Triton "
     "starts and fails to load each model.",
     source="NVIDIA kmod-common nvidia.conf (softdep nvidia post: nvidia-uvm); NVIDIA/nvidia-container-toolkit#50",
@@ -80,7 +81,8 @@ def modules_loaded(facts: Facts) -> Answer:
         return _not_loaded(facts, "nouveau" in known)
     seen = [one.line for name, one in known.items() if name == "nvidia" or name.startswith("nvidia_")]
     if "nvidia_uvm" not in known:
-        fix = attempt(lambda: load_modules(distro(facts), ("nvidia_uvm",), facts.exists("/usr/bin/nvidia-modprobe")))
+        cards = len(found)
+        fix = attempt(lambda: load_modules(("nvidia_uvm",), facts.exists("/usr/bin/nvidia-modprobe"), cards))
         return fail("nvidia_uvm is not loaded: CUDA cannot start", seen, fix, missing="nvidia_uvm")
     version = loaded[0] if loaded else ""
     return ok(f"nvidia {version} and nvidia_uvm".replace("  ", " "), seen, driver=version)
@@ -94,14 +96,15 @@ def _not_loaded(facts: Facts, nouveau: bool) -> Answer:
     release = facts.every("release")
     files = module_files(facts, release[0]) if release else None
     if files == ():
-        fix = attempt(lambda: install_driver(distro(facts), release[0]))
+        fix = attempt(lambda: provide(facts, release[0]))
         return fail(f"nvidia is not loaded: kernel {release[0]} has no such module", seen, fix, missing="nvidia")
     seen += [Evidence(path, "on disk") for path in (files or ())[:1]]
     return fail("nvidia is not loaded", seen, attempt(partial(_load_all, facts)), missing="nvidia")
 
 
 def _load_all(facts: Facts) -> Fix:
-    return load_modules(distro(facts), ("nvidia", "nvidia_uvm"), facts.exists("/usr/bin/nvidia-modprobe"))
+    cards = len(owners(facts))
+    return load_modules(("nvidia", "nvidia_uvm"), facts.exists("/usr/bin/nvidia-modprobe"), cards)
 
 
 _MENDING = (MODULES, OS_RELEASE, DKMS_FOLDER, "stat /lib/modules/{release}/build", *modinfo_needs("version"))

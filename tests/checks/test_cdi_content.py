@@ -216,6 +216,7 @@ def test_a_hook_without_its_toolkit() -> None:
             "/dev/nvidia-uvm and 1 more of 3",
             ("sudo nvidia-modprobe -c0 -u", f"sudo nvidia-ctk cdi generate --output={STATIC}"),
         ),
+        ({"/dev/nvidiactl": None}, "fail", "/dev/nvidiactl of 3 nodes not there", ("sudo nvidia-modprobe -c255",)),
         ({"/dev/nvidia0": UNSEEN}, "unknown", "permission denied", ()),
     ],
 )

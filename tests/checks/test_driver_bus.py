@@ -43,7 +43,8 @@ def owned(name: str) -> dict[str, Any]:
         (box(owned("nouveau")), "fail", f"{GPU} is driven by nouveau", "dracut --force"),
         (box(owned("vfio-pci")), "fail", f"{GPU} is driven by vfio-pci", ""),
         (box(UNLOADED), "fail", f"{GPU} has no driver", "sudo modprobe nvidia"),
-        (box({**UNLOADED, **NO_FILE}), "fail", "has no driver", "nvidia-driver:open-dkms"),
+        (box({**UNLOADED, **NO_FILE}), "fail", "has no driver", "sudo dkms autoinstall -k"),
+        (box({**UNLOADED, **NO_FILE, "/var/lib/dkms": ABSENT}), "fail", "has no driver", "nvidia-driver:open-dkms"),
         (
             box({f"{PCI}/{SECOND}/driver": driven("vfio-pci")}, variables=PAIR),
             "warn",

@@ -33,6 +33,7 @@ from tests.checks.told import ABSENT, DENIED
 NO_GPU = box(variables={"gpu": ()})
 NO_UVM = {"/proc/modules": "\n".join(line for line in MODULES.splitlines() if "nvidia_uvm" not in line)}
 NO_FILE = {f"/lib/modules/{RELEASE}/extra/nvidia.ko.xz": ABSENT}
+NO_DRIVER = {**NO_FILE, "/var/lib/dkms": ABSENT}
 NO_MODINFO = {f"modinfo -F {f} {n}": NO_MODULE for f in ("version", "license") for n in ("nvidia", "nvidia-current")}
 NO_MODINFO |= {f"modinfo -F {f} nvidia-current-open": NO_MODULE for f in ("version", "license")}
 
@@ -45,7 +46,8 @@ NO_MODINFO |= {f"modinfo -F {f} nvidia-current-open": NO_MODULE for f in ("versi
         (box({f"{PCI}/{GPU}/driver": driven("vfio-pci")}), "none", "virtual machines", ""),
         (box(NO_UVM), "fail", "nvidia_uvm is not loaded", "sudo modprobe nvidia-uvm"),
         (box(UNLOADED), "fail", "nvidia is not loaded", "sudo modprobe nvidia"),
-        (box({**UNLOADED, **NO_FILE}), "fail", f"kernel {RELEASE} has no such module", "nvidia-driver:open-dkms"),
+        (box({**UNLOADED, **NO_DRIVER}), "fail", f"kernel {RELEASE} has no such module", "nvidia-driver:open-dkms"),
+        (box({**UNLOADED, **NO_FILE}), "fail", f"kernel {RELEASE} has no such module", "sudo dkms autoinstall -k"),
         (box({**UNLOADED, "/proc/modules": "nouveau 1 0 - Live 0x0\n"}), "fail", "nouveau is", "sudo dracut --force"),
         (box({**UNLOADED, "/etc/os-release": ABSENT}), "fail", "nvidia is not loaded", ""),
         (box({"/proc/modules": ABSENT}), "unknown", "there is no /proc/modules", ""),
@@ -67,6 +69,8 @@ def test_a05_loads_what_is_missing_and_unloads_it_again() -> None:
     assert [deed.argv for deed in fix.deeds] == [("modprobe", "nvidia-uvm"), ("nvidia-modprobe", "-c0", "-u")]
     assert [deed.argv for deed in fix.back] == [("modprobe", "-r", "nvidia_uvm")]
     assert "B10" in fix.again
+    both = mended(asked("A05", box(UNLOADED)))
+    assert both.commands[-2:] == ("sudo nvidia-modprobe -c255 -c0", "sudo nvidia-modprobe -c0 -u")
     bare = mended(asked("A05", box({**NO_UVM, "/usr/bin/nvidia-modprobe": ABSENT})))
     assert bare.commands == ("sudo modprobe nvidia-uvm",)
 
@@ -82,7 +86,7 @@ def test_a05_loads_what_is_missing_and_unloads_it_again() -> None:
     ],
 )
 def test_a05_installs_a_driver_the_way_of_the_distribution(os: str, wanted: tuple[str, ...], never: str) -> None:
-    fix = mended(asked("A05", box({**UNLOADED, **NO_FILE, "/etc/os-release": os})))
+    fix = mended(asked("A05", box({**UNLOADED, **NO_DRIVER, "/etc/os-release": os})))
     text = "\n".join(fix.commands)
     assert all(one in text for one in wanted), text
     assert never not in text
