@@ -7,6 +7,8 @@ ended with 0 has not mended anything yet (host.md 5.2).
 
 from __future__ import annotations
 
+import difflib
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,13 +19,17 @@ from console.actions import registry
 from console.actions.base import Action, Run
 from console.actions.box import Box
 from console.checks import run as checklist
-from console.clients import deeds
+from console.clients import deeds, host_files
+from console.core.facts import FileFact
 from console.core.finding import Deed, Finding, Fix
 from console.core.model import SourceError
 from console.core.plan import Check, Field, JournalLine, Outcome, Plan, Refused, Step, Target, UndoSpec, WrongInput
-from console.core.text import one_line
+from console.core.secrets import MASK
+from console.core.text import decode, one_line
+from console.sources.facts_masks import Masks
 
 _BACKUP = Field("backup", "which kept state to put back")
+_NONE = Fix("S", ())
 _LEFT = {"fail": "✗", "warn": "▲", "unknown": "?", "ok": "●", "note": "●", "none": "–"}
 SETTLES = 20.0
 """Seconds in which a service that was just started may come to answer, before the check's word counts."""
@@ -32,7 +38,7 @@ SETTLES = 20.0
 def look(box: Box, *ids: str) -> dict[str, Finding]:
     """What these checks say now."""
     wanted = [checklist.named(one) for one in ids]
-    facts = box.facts(checklist.needs(wanted))
+    facts = box.facts(checklist.needs(wanted), any(one.slow for one in wanted))
     return {one.id: checklist.judged(one, facts) for one in wanted}
 
 
@@ -43,45 +49,41 @@ class _FixAction(Action):
 
     def state(self, box: Box, target: Target) -> Mapping[str, str]:
         """What the check says and would do, without the figures that move, and what is in the files that it touches."""
-        finding = look(box, target.name)[target.name]
-        commands = finding.fix.commands if finding.fix is not None else ()
-        return {"sign": finding.sign, "commands": "\n".join(commands), "files": _files(target)}
+        return _state(look(box, target.name)[target.name], target)
 
 
 class Apply(_FixAction):
     """Mend what a check found (classes B and P), then run the check again."""
 
     NAME = "check.fix"
-    PHASES = ("keep", "apply", "check")
+    PHASES = ("keep", "apply", "check", "back")
 
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         one = checklist.named(target)
         finding = look(box, one.id)[one.id]
-        fix = finding.fix
-        if fix is not None and fix.action:
+        fix = finding.fix or _NONE
+        refused = _refusal(box, finding)
+        if fix.action and not refused:
             other = registry.find().get(fix.action)
             return other.plan(box, fix.target, other.checked(fix.values))
-        refused = _refusal(finding, fix)
-        steps = fix.deeds if fix is not None else ()
-        refused = refused or deeds.rights(steps)
         return Plan(
             action=self.NAME,
-            target=_target(one.id, finding, deeds.touched(steps)),
+            target=_target(finding, deeds.touched(fix.deeds)),
             values={},
             title=f"Fix {one.id} on {box.host}: {one.title}",
             yes="Fix",
             danger="caution",
             checks=_seen(finding),
             steps=(
-                Step("keep", _kept_words(steps, box), "nothing has changed"),
-                *(Step("apply", deeds.shown(deed), "what was changed is put back") for deed in steps),
-                Step("check", f"run {', '.join((one.id, *(fix.again if fix else ())))} again"),
+                Step("keep", _kept_words(fix, box), "nothing has changed"),
+                *(Step("apply", deeds.shown(deed), "what was changed is put back") for deed in fix.deeds),
+                Step("check", f"run {', '.join((one.id, *fix.again))} again"),
             ),
-            effects=tuple(line for line in (fix.effect,) if line) if fix is not None else (),
-            difference=_difference(steps),
-            by_hand=fix.commands if fix is not None else (),
-            undo=fix.undo or "there is no way back" if fix is not None else "",
-            limit=sum(deed.seconds for deed in steps) + 60.0,
+            effects=(fix.effect,) if fix.effect else (),
+            difference=() if refused else _difference({deed.path: deed.text for deed in fix.deeds if _writes(deed)}),
+            by_hand=fix.commands,
+            undo=fix.undo or ("there is no way back" if fix.deeds else ""),
+            limit=sum(deed.seconds for deed in fix.deeds) + 60.0,
             refused=refused,
             wall=time.time(),
         )
@@ -89,34 +91,38 @@ class Apply(_FixAction):
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
         box.changing()
         one = plan.target.name
-        fix = look(box, one)[one].fix
-        if fix is None or not fix.deeds:
-            raise Refused(f"{one} has nothing to mend any more: nothing was done")
+        finding = look(box, one)[one]
+        now = _state(finding, plan.target)
+        if finding.fix is None or any(plan.target.identity[name] != value for name, value in now.items()):
+            raise Refused(f"{_found(finding)}: it is not as it was when the plan was made, nothing was done; plan anew")
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns() % 1_000_000:06d}-{one}"
         with run.phase("keep", "keep what is there"):
-            deeds.keep(_folder(box), name, one, fix.deeds, fix.back)
-            run.keep(backup=name, fix=msgspec.json.encode(fix).decode())
-        return _applied(box, plan, run, fix, name)
+            deeds.keep(_folder(box), name, one, finding.fix)
+            run.keep(backup=name)
+        return _applied(box, plan, run, finding.fix, name)
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
-        facts = {name: value for line in journal if line.state == "kept" for name, value in line.data.items()}
         now = _found(look(box, plan.target.name)[plan.target.name])
-        if "backup" not in facts:
+        if not any("backup" in line.data for line in journal):
             return f"nothing was touched; {now}", "do it", ""
-        return f"it was done in part; {now}", "do all of it again", "put back the files that were there"
+        return f"it was done in part; {now}", "do all of it again", "put back what was there"
 
     def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        facts = run.kept()
-        if "backup" not in facts:
+        box.changing()
+        name = run.kept().get("backup", "")
+        if not name:
             return self.run(box, plan, run)
-        return _applied(box, plan, run, msgspec.json.decode(facts["fix"], type=Fix), facts["backup"])
+        was = deeds.kept(_folder(box), name)
+        if was is None:
+            raise Refused(f"the kept state {name} is gone: nothing was done; look at {plan.target.name}")
+        return _applied(box, plan, run, was.fix, name)
 
     def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        facts = run.kept()
-        if "backup" not in facts:
+        box.changing()
+        name = run.kept().get("backup", "")
+        if not name:
             return Outcome("undone", "nothing was touched")
-        with run.phase("apply", "put back what was there"):
-            return _put_back(box, plan.target.name, facts["backup"], "it was taken back")
+        return _put_back(box, run, plan.target.name, name, "it was taken back")
 
 
 class TakeBack(_FixAction):
@@ -124,38 +130,41 @@ class TakeBack(_FixAction):
 
     NAME = "check.unfix"
     FIELDS = (_BACKUP,)
-    PHASES = ("apply",)
+    PHASES = ("back",)
 
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         one = checklist.named(target)
-        was = deeds.kept(_folder(box), values.get("backup", ""))
+        name = values.get("backup", "")
+        was = deeds.kept(_folder(box), name)
         if was is None or was.check != one.id:
-            raise WrongInput(f"there is no kept state {one_line(values.get('backup', ''), 80)!r} of {one.id}")
+            raise WrongInput(f"there is no kept state {one_line(name, 80)!r} of {one.id} in {_folder(box)}")
         paths = tuple(file.path for file in was.files)
-        files = ", ".join(paths) or "no file"
+        texts = {file.path: decode(file.content) for file in was.files if file.kind != "mode"}
         return Plan(
             action=self.NAME,
-            target=_target(one.id, look(box, one.id)[one.id], paths),
-            values=dict(values),
+            target=_target(look(box, one.id)[one.id], paths),
+            values={"backup": name},
             title=f"Take the fix of {one.id} back on {box.host}",
             yes="Take back",
             danger="caution",
             steps=(
-                Step("apply", f"put back {files}", f"what was there stays in {_folder(box)}"),
-                *(Step("apply", deeds.shown(deed)) for deed in was.back),
-                Step("check", f"run {one.id} again"),
+                *(Step("back", f"{path}: {_before(file)}") for path, file in zip(paths, was.files, strict=True)),
+                *(Step("back", deeds.shown(deed)) for deed in was.fix.back),
+                Step("back", f"run {one.id} again"),
             ),
-            by_hand=tuple(deeds.shown(deed) for deed in was.back),
+            effects=(f"what was there stays in {_folder(box)}/{name}.json",),
+            difference=_difference(texts),
+            by_hand=tuple(deeds.shown(deed) for deed in was.fix.back),
             undo=f"mend it again: gpuconsole do {Apply.NAME} {one.id}",
-            limit=sum(deed.seconds for deed in was.back) + 60.0,
-            refused=deeds.rights((*was.back, *(Deed("write", path=path) for path in paths))),
+            limit=sum(deed.seconds for deed in was.fix.back) + 60.0,
+            refused=_elsewhere(box)
+            or deeds.rights([*(one.root for one in was.files), *(one.root for one in was.fix.back)]),
             wall=time.time(),
         )
 
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
         box.changing()
-        with run.phase("apply", "put back what was there"):
-            told = _put_back(box, plan.target.name, plan.values["backup"], "")
+        told = _put_back(box, run, plan.target.name, plan.values["backup"], "")
         return told if told.word == "failed" else Outcome("done", told.text)
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
@@ -168,60 +177,87 @@ class TakeBack(_FixAction):
 def _applied(box: Box, plan: Plan, run: Run, fix: Fix, name: str) -> Outcome:
     box.changing()
     one = plan.target.name
+    touched = False
     try:
         for deed in fix.deeds:
+            if run.cancelled.is_set():
+                return _put_back(box, run, one, name, "it was stopped", programs=touched)
             with run.phase("apply", deeds.shown(deed)):
                 said = deeds.do(deed)
+                touched = True
                 if said:
                     run.note(said)
     except SourceError as error:
-        return _put_back(box, one, name, f"it was not mended: {error.message}")
+        programs = touched or deeds.was_started(error)
+        return _put_back(box, run, one, name, f"it was not mended: {error.message}", programs=programs)
     with run.phase("check", f"run {one} again"):
-        found = _settled(box, run, one, fix.again)
+        found = _settled(box, run, one, fix)
     mine = found[one]
+    if run.cancelled.is_set() and not _is_fit(mine):
+        return _put_back(box, run, one, name, "it was stopped")
     undo = UndoSpec(TakeBack.NAME, one, {"backup": name}, f"take the fix of {one} back") if fix.undo else None
-    lines = tuple(f"{_LEFT[other.sign]} {other.id} {other.text}" for other in found.values())
-    helped = mine.sign in ("ok", "note", "none")
-    text = f"{one} is mended: {mine.text}" if helped else f"it was applied and did not help: {_found(mine)}"
+    lines = tuple(_found(other) for other in found.values())
+    text = f"{one} is mended: {mine.text}" if _is_fit(mine) else f"it was applied and did not help: {_found(mine)}"
     return Outcome("done", text, lines, undo, {"files": _files(plan.target)})
 
 
-def _settled(box: Box, run: Run, one: str, again: tuple[str, ...]) -> dict[str, Finding]:
+def _settled(box: Box, run: Run, one: str, fix: Fix) -> dict[str, Finding]:
     """What the checks say once what was started has had time to come up."""
-    ends = time.monotonic() + SETTLES
+    ends = time.monotonic() + (SETTLES if any(deed.kind == "run" for deed in fix.deeds) else 0.0)
     while True:
-        found = look(box, one, *again)
-        if found[one].sign in ("ok", "note", "none") or time.monotonic() > ends or run.wait(2.0):
+        found = look(box, one, *fix.again)
+        if _is_fit(found[one]) or time.monotonic() >= ends or run.wait(2.0):
             return found
 
 
-def _put_back(box: Box, one: str, name: str, why: str) -> Outcome:
+def _put_back(box: Box, run: Run, one: str, name: str, why: str, programs: bool = True) -> Outcome:
+    """`programs`: also run what undoes those that were run."""
     box.changing()
     was = deeds.kept(_folder(box), name)
     if was is None:
         return Outcome("failed", f"{why}; the kept state {name} is gone: look at {one}".removeprefix("; "))
-    try:
-        deeds.put_back(was)
-    except SourceError as error:
+    with run.phase("back", "put back what was there"):
+        failed = deeds.put_back(was, programs)
+        now = _found(look(box, one)[one])
+    if failed:
         where = _folder(box) / f"{name}.json"
-        text = f"{why}; putting back failed too: {error.message}. What was there is in {where}"
-        return Outcome("failed", text.removeprefix("; "))
-    now = _found(look(box, one)[one])
+        text = f"{why}; not all could be put back: {failed[0]}. What was there is in {where}"
+        return Outcome("failed", text.removeprefix("; "), (*failed[1:], now))
     return Outcome("undone", f"{why}; all is as before: {now}".removeprefix("; "))
 
 
-def _refusal(finding: Finding, fix: Fix | None) -> str:
-    if finding.sign in ("ok", "note"):
-        return f"{finding.id} is fit ({finding.text}): there is nothing to mend"
-    if finding.sign in ("none", "unknown") and fix is None:
+# --------------------------------------------------------------------------------------------------------- plan's words
+
+
+def _refusal(box: Box, finding: Finding) -> str:
+    fix = finding.fix
+    if finding.sign in ("ok", "none") or (finding.sign == "note" and fix is None):
+        return f"{finding.id} is fit or does not apply ({finding.text}): there is nothing to mend"
+    if finding.sign == "unknown":
         settle = f"; {finding.settle} would tell" if finding.settle else ""
-        return f"{finding.id}: {finding.text}{settle}"
+        return f"it is not known whether {finding.id} is fit: {finding.text}{settle}"
     if fix is None:
         return f"{finding.id} has no fix that can be told: gpuconsole explain {finding.id}"
-    if fix.kind in ("R", "S"):
+    by_hand = "; ".join(fix.commands) or fix.effect
+    if fix.kind not in ("B", "P"):
         how = "needs a reboot and is done by hand" if fix.kind == "R" else "is done by hand"
-        return f"the fix of {finding.id} {how}: {'; '.join(fix.commands) or fix.effect}"
-    return "" if fix.deeds else f"the fix of {finding.id} is done by hand: {'; '.join(fix.commands)}"
+        return f"the fix of {finding.id} {how}: {by_hand}"
+    if fix.action:
+        return f"the fix holds what is masked here: {by_hand}" if MASK in "".join(fix.values.values()) else ""
+    if not fix.deeds:
+        return f"the fix of {finding.id} is done by hand: {by_hand}"
+    return _elsewhere(box) or deeds.trouble(fix)
+
+
+def _elsewhere(box: Box) -> str:
+    """The deeds are done to this machine: of another one they are only shown."""
+    if box.spec.simulated is not None:
+        return "this box is simulated: its fixes are only shown"
+    return "" if str(box.root) == "/" else f"this box is a copy in {box.root}: its fixes are only shown"
+
+
+def _is_fit(finding: Finding) -> bool:
+    return finding.sign in ("ok", "note", "none")
 
 
 def _seen(finding: Finding) -> tuple[Check, ...]:
@@ -233,31 +269,58 @@ def _found(finding: Finding) -> str:
     return f"{_LEFT[finding.sign]} {finding.id} {finding.text}"
 
 
-def _kept_words(steps: tuple[Deed, ...], box: Box) -> str:
-    files = deeds.touched(steps)
+def _kept_words(fix: Fix, box: Box) -> str:
+    files = deeds.touched((*fix.deeds, *fix.back))
     return f"keep {', '.join(files)} in {_folder(box)}" if files else "note what is there; no file is touched"
 
 
-def _difference(steps: tuple[Deed, ...]) -> tuple[str, ...]:
-    """The whole new text of files that are written."""
-    found: list[str] = []
-    for deed in steps:
-        if deed.kind == "write":
-            found.append(f"  {deed.path}")
-            found += [f"+ {one_line(line, 300)}" for line in deed.text.splitlines()]
-    return tuple(found)
+def _before(file: deeds.KeptFile) -> str:
+    if file.kind == "mode":
+        return f"mode {file.mode:04o} again"
+    return "put back what was there" if file.kind == "file" else "taken away, as there was none"
+
+
+def _writes(deed: Deed) -> bool:
+    return deed.kind == "write"
+
+
+def _difference(texts: Mapping[str, str]) -> tuple[str, ...]:
+    """From what is in these files to what will be; secrets of both are masked."""
+    lines: list[str] = []
+    for path, after in texts.items():
+        try:
+            there = host_files.look(path).kind == "file"
+            before = decode(host_files.content(path)) if there else ""
+        except SourceError as error:
+            lines.append(error.message)
+            continue
+        old, new = (_shown(path, text).splitlines() for text in (before, after))
+        lines += difflib.unified_diff(old, new, path if there else "nothing", path, lineterm="")
+    return tuple(one_line(line, 300) for line in lines)
+
+
+def _shown(path: str, text: str) -> str:
+    return Masks().file(path, FileFact("file", text)).text or ""
+
+
+# --------------------------------------------------------------------------------------------------------------- target
 
 
 def _folder(box: Box) -> Path:
     return box.state / "backups" / "fixes"
 
 
-def _target(one: str, finding: Finding, paths: Sequence[str]) -> Target:
-    commands = finding.fix.commands if finding.fix is not None else ()
-    identity = {"sign": finding.sign, "commands": "\n".join(commands), "paths": "\n".join(paths)}
-    return Target("check", one, {**identity, "files": deeds.digest(paths)})
+def _target(finding: Finding, paths: Sequence[str]) -> Target:
+    target = Target("check", finding.id, {"paths": "\n".join(paths)})
+    return msgspec.structs.replace(target, identity={**target.identity, **_state(finding, target)})
+
+
+def _state(finding: Finding, target: Target) -> dict[str, str]:
+    fix = finding.fix or _NONE
+    does = (fix.kind, fix.commands, fix.deeds, fix.back, fix.action, fix.target, dict(fix.values))
+    told = hashlib.sha256(msgspec.json.encode(does)).hexdigest()[:16]
+    return {"sign": finding.sign, "fix": told, "files": _files(target)}
 
 
 def _files(target: Target) -> str:
-    paths = [path for path in target.identity.get("paths", "").split("\n") if path]
-    return deeds.digest(paths)
+    return deeds.digest(path for path in target.identity.get("paths", "").split("\n") if path)

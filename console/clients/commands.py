@@ -49,9 +49,9 @@ def found(name: str) -> str | None:
     return shutil.which(name, path=":".join([*folders, *_SYSTEM_FOLDERS])) if folders else None
 
 
-def run(argv: Sequence[str], limit_s: float = TIME_LIMIT) -> Output:
+def run(argv: Sequence[str], limit_s: float = TIME_LIMIT, umask: int = -1) -> Output:
     """Run a program to its end. SourceError: unavailable (not installed), permission, timeout and protocol (it was
-    killed, since it took too long or printed without end).
+    killed, since it took too long or printed without end). `umask` -1 = the caller's.
 
     Output goes to a file first, so that a program that prints without end cannot fill memory within its time.
     """
@@ -68,6 +68,7 @@ def run(argv: Sequence[str], limit_s: float = TIME_LIMIT) -> Output:
                 stdout=out,
                 stderr=err,
                 env=env,
+                umask=umask,
                 start_new_session=True,
             )
         except OSError as error:
@@ -83,7 +84,7 @@ def run(argv: Sequence[str], limit_s: float = TIME_LIMIT) -> Output:
                 if left > 0 and not endless:
                     continue
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
+                    _kill(child, argv[0])
                 child.wait()
                 if endless:
                     said = f"{argv[0]} printed more than {ENDLESS // 1024 // 1024} MiB"
@@ -92,3 +93,11 @@ def run(argv: Sequence[str], limit_s: float = TIME_LIMIT) -> Output:
         out.seek(0)
         err.seek(0)
         return Output(code, out.read(SIZE_LIMIT), err.read(64 * 1024))
+
+
+def _kill(child: subprocess.Popen[bytes], name: str) -> None:
+    """With all that it has started; SourceError where it has become another user's, as a program of sudo does."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except PermissionError as error:
+        raise SourceError("timeout", f"{name} did not end in time, and goes on: it may not be stopped") from error

@@ -1,7 +1,8 @@
 """Carries out what a fix says that it does: programs without a shell, files written, moved and given a mode.
 
 As root it is done as it is. Anybody else's goes through `sudo -n`; where sudo wants a password the error says so, and
-none is ever taken. Before a file is touched, what it holds is kept (`Kept`), so that it can be put back.
+none is ever taken. Before anything is touched, what is there is kept (`Kept`), so that it can be put back. A file that
+is written anew keeps its mode and its owner.
 """
 
 from __future__ import annotations
@@ -9,42 +10,63 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
-from console.clients import unit_files
-from console.clients.commands import run
+from console.clients import host_files
+from console.clients.commands import found
 from console.clients.files import private_folder, write_private
-from console.core.finding import Deed
+from console.clients.host_files import LIMIT, Seen
+from console.clients.tree import MAX_TEXT
+from console.core.finding import Deed, Fix
 from console.core.model import SourceError
-from console.core.text import decode, one_line
+from console.core.secrets import MASK
 
-_LIMIT = 20.0
+_NOT_STARTED = ("unavailable", "permission")
+"""Kinds of SourceError of a program that was not even started."""
 
 
 class KeptFile(Struct, frozen=True):
-    """A file before a fix touched it; `content` None = there was none."""
+    """A path before a fix touched it."""
 
     path: str
-    content: bytes | None
+    kind: Literal["none", "file", "mode"] = "none"
+    """none: there was nothing. mode: only its mode is to be put back (also of folders and devices)."""
+    content: bytes = b""
     mode: int = 0o644
+    uid: int = -1
+    gid: int = -1
+    root: bool = True
+    """False: it is the user's own, and sudo has no part in it."""
 
 
 class Kept(Struct, frozen=True):
     """What a fix may have changed, as it was."""
 
     check: str
+    fix: Fix
     files: tuple[KeptFile, ...] = ()
-    back: tuple[Deed, ...] = ()
-    """What undoes the programs that were run."""
+
+
+class _Touch(Struct):
+    """What deeds do to one path."""
+
+    root: bool
+    whole: bool = False
+    """More than its mode."""
+    text: str | None = None
+    """That is written there."""
+
+
+# --------------------------------------------------------------------------------------------------------------- before
 
 
 def shown(deed: Deed) -> str:
-    """What a person would type."""
+    """What a person would type; of a file that is written, that."""
     prefix = "sudo " if deed.root else ""
     if deed.kind == "run":
         return prefix + shlex.join(deed.argv)
@@ -52,52 +74,123 @@ def shown(deed: Deed) -> str:
         return f"{prefix}chmod {deed.mode:04o} {shlex.quote(deed.path)}"
     if deed.kind == "move":
         return f"{prefix}mv {shlex.quote(deed.path)} {shlex.quote(deed.text)}"
-    return f"{prefix}$EDITOR {shlex.quote(deed.path)}"
+    return f"write {deed.path}"
 
 
 def touched(deeds: Iterable[Deed]) -> tuple[str, ...]:
-    """Files that these deeds write, move or whose mode they change, each once."""
-    found: list[str] = []
-    for deed in deeds:
-        found += [path for path in (deed.path, deed.text if deed.kind == "move" else "") if path]
-    return tuple(dict.fromkeys(found))
+    """Paths that these deeds write, move or whose mode they change, each once."""
+    return tuple(_touches(deeds))
 
 
-def rights(deeds: Iterable[Deed]) -> str:
-    """Why they cannot be done by this user; "" = nothing speaks against it."""
-    if os.geteuid() == 0 or not any(deed.root for deed in deeds):
+def trouble(fix: Fix) -> str:
+    """Why it cannot be carried out here by this user, or could not be taken back; "" = nothing speaks against it.
+
+    Looks only; as a plain user it asks `sudo -n` for leave, and reads with it what it may not read itself.
+    """
+    every = (*fix.deeds, *fix.back)
+    why = next((why for deed in every if (why := _malformed(deed))), "")
+    why = why or rights(deed.root for deed in every)
+    why = why or next((why for deed in fix.deeds if (why := _missing(deed))), "")
+    if not why and any(MASK in word for deed in every for word in deed.argv):
+        why = "it would be given a secret, which is masked here: do it by hand"
+    return why or next((why for path, touch in _touches(every).items() if (why := _untouchable(path, touch))), "")
+
+
+def rights(as_root: Iterable[bool]) -> str:
+    """Why what needs root cannot be done by this user; "" = nothing speaks against it."""
+    if os.geteuid() == 0 or not any(as_root):
         return ""
     try:
-        answer = run(["sudo", "-n", "true"], _LIMIT)
+        answer = host_files.sudo(["true"], LIMIT)
     except SourceError as error:
         return f"it needs root, and {error.message}: copy the commands, or start gpuconsole as root"
     if answer.code == 0:
         return ""
-    return "it needs root, and sudo -n is refused here: copy the commands (y), or start gpuconsole as root"
+    return "it needs root, and sudo -n is refused here: copy the commands, or start gpuconsole as root"
 
 
 def digest(paths: Iterable[str]) -> str:
-    """Of what these files hold and their modes; one that cannot be read counts as its mode alone."""
+    """Of what these paths hold, their modes and owners; one that cannot be read counts as that."""
     total = hashlib.sha256()
     for path in paths:
+        data = b""
         try:
-            data = _content(Path(path))
-        except SourceError:
-            data = None
-        total.update(f"{path}:{_mode(Path(path)):o}:{-1 if data is None else len(data)}:".encode() + (data or b""))
+            seen = host_files.look(path)
+            told = f"{seen.kind} {seen.mode:o} {seen.uid} {seen.gid} {seen.size}"
+            data = host_files.content(path) if seen.kind == "file" else b""
+        except SourceError as error:
+            told = error.kind
+        total.update(f"{path}\0{told}\0{len(data)}\0".encode("utf-8", "surrogateescape") + data)
     return total.hexdigest()[:16]
 
 
-def keep(folder: Path, name: str, check: str, deeds: Sequence[Deed], back: Sequence[Deed]) -> None:
-    """Write what the touched files hold to a private file; SourceError or OSError where that fails."""
-    files = tuple(KeptFile(path, _content(Path(path)), _mode(Path(path))) for path in touched((*deeds, *back)))
+def _touches(deeds: Iterable[Deed]) -> dict[str, _Touch]:
+    found: dict[str, _Touch] = {}
+    for deed in deeds:
+        for path in (deed.path, deed.text if deed.kind == "move" else ""):
+            if path:
+                touch = found.setdefault(path, _Touch(deed.root))
+                touch.whole |= deed.kind != "mode"
+                touch.text = deed.text if deed.kind == "write" else touch.text
+    return found
+
+
+def _malformed(deed: Deed) -> str:
+    """Why a deed is none that may be carried out: a check fills in what it reads on the box."""
+    if deed.kind == "run" and not deed.argv:
+        return "no program is named"
+    for path in touched((deed,)):
+        if not path.startswith("/") or path.startswith("//") or os.path.normpath(path) != path or path == "/":
+            return f"{path!r} is no plain absolute path"
+    try:
+        words = "".join((*deed.argv, deed.path, deed.text)).encode()
+    except UnicodeEncodeError:
+        return f"a word of it is no text: {shown(deed)!r}"
+    return f"a word of it has a NUL in it: {shown(deed)!r}" if b"\0" in words else ""
+
+
+def _missing(deed: Deed) -> str:
+    return f"{deed.argv[0]} is not installed" if deed.kind == "run" and found(deed.argv[0]) is None else ""
+
+
+def _untouchable(path: str, touch: _Touch) -> str:
+    """Why a path is to be left alone."""
+    if link := host_files.foreign_link(path):
+        return f"{link} is a link of another user's: change {path} by hand"
+    try:
+        file = _kept_file(path, touch)
+    except SourceError as error:
+        return error.message
+    if not touch.root and not host_files.is_ours(path, file.uid):
+        return f"you may not write to {path}"
+    if touch.text is None or file.kind == "none":
+        return "" if MASK not in (touch.text or "") else _masked(path)
+    if len(file.content) > MAX_TEXT:
+        return f"{path} has more than {MAX_TEXT // 1024} KiB, and only its beginning is known: change it by hand"
+    try:
+        before = file.content.decode()
+    except UnicodeDecodeError:
+        return f"{path} is no UTF-8 text: change it by hand"
+    return _masked(path) if touch.text.count(MASK) > before.count(MASK) else ""
+
+
+def _masked(path: str) -> str:
+    return f"{path} holds secrets, which are masked here: change it by hand"
+
+
+# ----------------------------------------------------------------------------------------------------------------- keep
+
+
+def keep(folder: Path, name: str, check: str, fix: Fix) -> None:
+    """Write what the fix may change to a private file; SourceError or OSError where that fails."""
+    files = tuple(_kept_file(path, touch) for path, touch in _touches((*fix.deeds, *fix.back)).items())
     private_folder(folder)
-    write_private(folder / f"{name}.json", msgspec.json.encode(Kept(check, files, tuple(back))).decode())
+    write_private(folder / f"{name}.json", msgspec.json.encode(Kept(check, fix, files)).decode())
 
 
 def kept(folder: Path, name: str) -> Kept | None:
     """What was kept under a name; None where there is none."""
-    if not name or "/" in name or name.startswith("."):
+    if not name or "/" in name or "\0" in name or name.startswith("."):
         return None
     try:
         return msgspec.json.decode((folder / f"{name}.json").read_bytes(), type=Kept)
@@ -105,75 +198,82 @@ def kept(folder: Path, name: str) -> Kept | None:
         return None
 
 
-def put_back(was: Kept) -> None:
-    """Every file as it was, then what undoes the programs; SourceError where one could not be."""
-    for file in was.files:
-        path = Path(file.path)
-        if _content(path) != file.content or (file.content is not None and _mode(path) != file.mode):
-            _install(file.path, file.content, file.mode)
-    for deed in was.back:
-        do(deed)
+def _kept_file(path: str, touch: _Touch) -> KeptFile:
+    seen = host_files.look(path)
+    if seen.kind == "link":
+        raise SourceError("protocol", f"{path} is a link: change by hand what it leads to")
+    if seen.kind == "none":
+        return KeptFile(path, root=touch.root)
+    if not touch.whole:
+        return KeptFile(path, "mode", b"", seen.mode, seen.uid, seen.gid, touch.root)
+    if seen.kind != "file":
+        raise SourceError("protocol", f"{path} is no plain file")
+    return KeptFile(path, "file", host_files.content(path), seen.mode, seen.uid, seen.gid, touch.root)
+
+
+# ------------------------------------------------------------------------------------------------------------------- do
 
 
 def do(deed: Deed) -> str:
     """Carry out one; what the program printed last, in one line. SourceError where it failed."""
-    if deed.kind == "write":
-        _install(deed.path, deed.text.encode("utf-8", "surrogateescape"), deed.mode)
-        return ""
+    if why := _malformed(deed):
+        raise SourceError("protocol", why)
+    if deed.kind == "run":
+        return host_files.run_as(deed.argv, deed.root, deed.seconds)
     if deed.kind == "mode":
-        return _run(["chmod", f"{deed.mode:04o}", deed.path], deed.root, _LIMIT)
+        return _give_mode(deed.path, deed.mode, deed.root)
     if deed.kind == "move":
-        return _run(["mv", "-T", "--", deed.path, deed.text], deed.root, _LIMIT)
-    return _run(deed.argv, deed.root, deed.seconds)
+        if host_files.look(deed.path).kind == "none" and host_files.look(deed.text).kind != "none":
+            return "it was moved already"
+        return host_files.run_as(["mv", "-f", "-T", "--", deed.path, deed.text], deed.root, LIMIT)
+    seen = host_files.look(deed.path)
+    if seen.kind not in ("none", "file"):
+        raise SourceError("protocol", f"{deed.path} is no plain file")
+    like = seen if seen.kind == "file" else Seen("none", deed.mode)
+    host_files.install(deed.path, deed.text.encode(), like, deed.root)
+    return ""
 
 
-def _run(argv: Sequence[str], as_root: bool, seconds: float) -> str:
-    words = list(argv) if os.geteuid() == 0 or not as_root else ["sudo", "-n", *argv]
-    answer = run(words, seconds)
-    said = [line for line in (decode(answer.err) or answer.text).splitlines() if line.strip()]
-    last = one_line(said[-1], 300) if said else ""
-    if answer.code != 0:
-        raise SourceError("protocol", f"{shlex.join(argv)} ended with {answer.code}{f': {last}' if last else ''}")
-    return last
+def was_started(error: SourceError) -> bool:
+    """Whether a program that failed so may have changed something."""
+    return error.kind not in _NOT_STARTED
 
 
-def _content(path: Path) -> bytes | None:
-    """None where there is none; SourceError where it cannot be read or is no plain file."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        return unit_files.content(path) if path.is_symlink() else None
-    try:
-        return unit_files.content(path)
-    except SourceError:
-        if os.geteuid() == 0:
-            raise
-        answer = run(["sudo", "-n", "cat", "--", str(path)], _LIMIT)
-        if answer.code != 0:
-            raise
-        return answer.out
+def put_back(was: Kept, programs: bool = True) -> tuple[str, ...]:
+    """Every file as it was, then what undoes the programs; what could not be done, a sentence each. All is tried,
+    whatever fails."""
+    failed: list[str] = []
+    for file in was.files:
+        try:
+            _restore(file)
+        except SourceError as error:
+            failed.append(error.message)
+    for deed in was.fix.back if programs else ():
+        try:
+            do(deed)
+        except SourceError as error:
+            failed.append(error.message)
+    return tuple(failed)
 
 
-def _mode(path: Path) -> int:
-    try:
-        return path.stat().st_mode & 0o7777
-    except OSError:
-        return 0o644
-
-
-def _install(path: str, data: bytes | None, mode: int) -> None:
-    """Whole or not at all. OSErrors are told as SourceError."""
-    target = Path(path)
-    try:
-        if os.geteuid() == 0 or unit_files.writable(target):
-            unit_files.install(target, data, mode)
-            return
-    except OSError as error:
-        raise SourceError("permission", f"{path}: {error.strerror}") from error
-    if data is None:
-        _run(["rm", "-f", "--", path], True, _LIMIT)
+def _restore(file: KeptFile) -> None:
+    now = host_files.look(file.path)
+    if file.kind == "mode":
+        if now.kind in ("none", "link"):
+            raise SourceError("protocol", f"{file.path} is not what it was any more")
+        if now.mode != file.mode:
+            _give_mode(file.path, file.mode, file.root)
         return
-    with tempfile.NamedTemporaryFile(prefix="gpuconsole-") as file:
-        file.write(data)
-        file.flush()
-        beside = f"{path}.gpuconsole-new"
-        _run(["install", "-D", "-m", f"{mode:04o}", "-T", file.name, beside], True, _LIMIT)
-        _run(["mv", "-T", "--", beside, path], True, _LIMIT)
+    if now.kind == "other":
+        raise SourceError("protocol", f"{file.path} is no plain file any more")
+    if file.kind == "none":
+        if now.kind != "none":
+            host_files.remove(file.path, file.root)
+        return
+    like = Seen("file", file.mode, file.uid, file.gid, len(file.content))
+    if now != like or host_files.content(file.path) != file.content:
+        host_files.install(file.path, file.content, like, file.root)
+
+
+def _give_mode(path: str, mode: int, root: bool) -> str:
+    return host_files.run_as(["chmod", "--", f"{mode:04o}", path], root, LIMIT)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import console
-from console.actions import audit, registry, runner, unit
+from console.actions import audit, fix, registry, runner, unit
 from console.actions.base import Action, Planner
 from console.actions.box import READ_ONLY, Box
 from console.core.plan import Plan, Refused, Target
@@ -28,7 +28,7 @@ ACTIONS = tuple(FOUND.by_name.values())
 DOORS = {"podman", "systemd", "nvml_control", "triton_control", "triton_settings"}
 CONTROLS = {"PodmanControl", "Systemd", "NvmlControl", "TritonControl", "TritonSettings"}
 """Clients that change something."""
-KINDS = {"container", "model", "gpu", "image", "server", "unit", "change", ""}
+KINDS = {"container", "model", "gpu", "image", "server", "unit", "change", "check", ""}
 
 
 def _never(*_: Any, **__: Any) -> Any:
@@ -38,7 +38,7 @@ def _never(*_: Any, **__: Any) -> Any:
 @pytest.fixture
 def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody may look at a box, let alone change it."""
-    for name in ("podman_state", "index", "gpus", "repository", "address", "nvml_api"):
+    for name in ("podman_state", "index", "gpus", "repository", "address", "nvml_api", "facts"):
         monkeypatch.setattr(Box, name, _never)
 
 
@@ -179,3 +179,18 @@ def test_unit_files_are_not_even_put_back_in_read_only_mode(stand: Stand, untouc
     plan = Plan("unit.write", Target("unit", "x.service"), {}, "X", "Yes", "safe")
     with pytest.raises(Refused, match="read-only"):
         unit.put_back(stand.box(read_only=True), plan, "kept", "")
+
+
+def test_who_carries_out_or_takes_back_a_fix_asks_first() -> None:
+    changing = {
+        (node.name, any(isinstance(one, ast.Attribute) and one.attr == "changing" for one in calls))
+        for node in ast.walk(ast.parse(Path(fix.__file__).read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        for calls in [[one.func for one in ast.walk(node) if isinstance(one, ast.Call)]]
+        if any(isinstance(one, ast.Attribute) and one.attr in ("do", "put_back", "keep") and _is(one) for one in calls)
+    }
+    assert changing == {("run", True), ("_applied", True), ("_put_back", True)}
+
+
+def _is(call: ast.Attribute) -> bool:
+    return isinstance(call.value, ast.Name) and call.value.id == "deeds"
