@@ -187,20 +187,6 @@ class Tree:
         folder.mkdir(parents=True, exist_ok=True)
         for path in sorted(self.files):
             _lay(folder, path, self.files[path])
-        self._save_box(folder)
-
-    def save_over(self, folder: Path, before: Tree) -> None:
-        """Bring a folder that holds another tree to this one: only what differs is written."""
-        gone = [path for path in before.files if self.files.get(path) != before.files[path]]
-        for path in sorted(gone, reverse=True):
-            _clear(folder / path[1:])
-        for path in sorted(path for path in self.files if self.files[path] != before.files.get(path)):
-            _lay(folder, path, self.files[path])
-        for path in sorted(set(before.folders()) - set(self.folders()) - set(self.files), reverse=True):
-            _clear(folder / path[1:])
-        self._save_box(folder)
-
-    def _save_box(self, folder: Path) -> None:
         target = folder / BOX
         target.parent.mkdir(exist_ok=True)
         target.write_bytes(msgspec.json.encode(self.box()))
@@ -215,14 +201,6 @@ def _lay(folder: Path, path: str, fact: FileFact) -> None:
         target.symlink_to(str(fact.target))
     elif fact.kind != "absent":
         target.write_bytes((fact.text or "").encode("utf-8", "surrogateescape"))
-
-
-def _clear(target: Path) -> None:
-    if target.is_dir() and not target.is_symlink():
-        if not any(target.iterdir()):
-            target.rmdir()
-    else:
-        target.unlink(missing_ok=True)
 
 
 # ------------------------------------------------------------------------------------------------------------- reading
