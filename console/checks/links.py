@@ -161,7 +161,8 @@ def _of_table(id_: str, known: Mapping[str, Finding], spoken: Mapping[str, tuple
             holds = _holds(condition, id_, finding, spoken.get(effect))
             if holds is not False:
                 seen.add(effect)
-                sure = holds is True and near and not (weak and finding.sign == "fail")
+                # a warning says that something may hurt: that it does, an error text or the finding has to say
+                sure = holds is True and near and not (weak and finding.sign == "fail" and not condition)
                 found.append(Tie(id_, effect, sure))
     return found
 
@@ -189,7 +190,8 @@ def _of_texts(spoken: Mapping[str, tuple[Diagnosis, ...]], wrong: Mapping[str, F
 
 
 def _decided(ties: Mapping[str, Mapping[str, Tie]], wrong: Mapping[str, Finding]) -> dict[str, dict[str, Tie]]:
-    """Without guesses where something is sure: an effect that an error text explains needs no other explanation."""
+    """Without guesses where something is sure: what an error text explains needs no other explanation, and a fail is
+    not explained by a warning where something that fails explains it."""
     told = {tie.effect for of_one in ties.values() for tie in of_one.values() if tie.sure and tie.words}
     failing = {
         tie.effect
@@ -200,13 +202,7 @@ def _decided(ties: Mapping[str, Mapping[str, Tie]], wrong: Mapping[str, Finding]
     kept: dict[str, dict[str, Tie]] = {}
     for cause, of_one in ties.items():
         for effect, tie in of_one.items():
-            if tie.sure or (effect not in told and _may_guess(tie, wrong, failing)):
+            weak = wrong[cause].sign == "warn" and wrong[effect].sign == "fail" and not tie.words
+            if (tie.sure or (effect not in told and not weak)) and not (weak and effect in failing):
                 kept.setdefault(cause, {})[effect] = tie
     return kept
-
-
-def _may_guess(tie: Tie, wrong: Mapping[str, Finding], failing: set[str]) -> bool:
-    """A warning explains a fail only where nothing that fails does, and only what is felt (the container is down)."""
-    if wrong[tie.cause].sign == "fail" or wrong[tie.effect].sign == "warn":
-        return True
-    return tie.effect in FELT and tie.effect not in failing

@@ -286,7 +286,7 @@ def test_the_table_names_checks_and_keys_alone() -> None:
     for id_, rule in rules().items():
         assert re.fullmatch(r"[A-L]\d\d", id_)
         for entry in rule.explains:
-            assert re.fullmatch(r"[A-L]\d\d(:named|:[a-z_]+(=[\w-]+)?)?", entry), entry
+            assert re.fullmatch(r"[A-L]\d\d(:named|:[a-z_]+(=[\w -]+)?)?", entry), entry
             assert entry[:3] != id_
         assert len(set(rule.explains)) == len(rule.explains), id_
     assert {GROUP[id_[0]] for id_ in FELT} <= set(GROUPS)
