@@ -88,7 +88,7 @@ def _closed(facts: Facts, evidence: tuple[Evidence, ...], here: selinux.Domain |
     "only the GPU's nodes are opened, not all",
     group="selinux",
     slug="narrow-boolean",
-    needs=(*selinux.NEEDS, *CONTAINER, *selinux.DEVICE_BOOLEANS, PING, GPUS),
+    needs=(*selinux.NEEDS, *CONTAINER, *selinux.DEVICE_BOOLEANS, GPUS),
     why="container_use_devices opens every device node to any container that is given one, disks included. "
     "container_use_xserver_devices opens /dev/nvidia* alone.",
     source="c-selinux container.te, PR#306",
@@ -105,10 +105,8 @@ def narrow_boolean(facts: Facts) -> Answer:
         return ok(f"{selinux.USE_XSERVER if narrow else 'neither'} is on", evidence)
     if selinux.USE_XSERVER not in told:
         return note(f"{selinux.USE_DEVICES} is on: this policy has no narrower one", evidence)
-    if rootless(facts):
-        wanted = {selinux.USE_XSERVER: True, selinux.USE_DEVICES: False} if not narrow else {selinux.USE_DEVICES: False}
-    else:
-        wanted = {selinux.USE_DEVICES: False}
+    # for rootful too: it in general needs neither, but what works now is not to end by this
+    wanted = {selinux.USE_XSERVER: True, selinux.USE_DEVICES: False} if not narrow else {selinux.USE_DEVICES: False}
     effect = "takes 30 s or more each; containers that use other devices than /dev/nvidia* lose them"
     return warn(
         f"{selinux.USE_DEVICES} is on: it opens every device node",

@@ -139,7 +139,7 @@ def _judged(facts: Facts, found: list[Denial]) -> Answer:
         return note(f"{what} on {thing} before the boolean was switched on", evidence, **data)
     certain = cause in ("device", "map") or (cause == "label" and _is_own(first, own))
     answer = fail if certain and not first.allowed and selinux.mode(facts) == "enforcing" else warn
-    return answer(text, evidence, _fix(facts, cause), **data)
+    return answer(text, evidence, _fix(facts, cause, first.target), **data)
 
 
 def _is_open(facts: Facts) -> bool:
@@ -155,7 +155,10 @@ _WORDS = {
 }
 
 
-def _fix(facts: Facts, cause: str) -> Fix:
+def _fix(facts: Facts, cause: str, target: str) -> Fix:
+    if cause == "device" and target == "device_t":
+        effect = "gives the nodes their label, by which the booleans go (C05); then start the container again"
+        return Fix("S", ("sudo restorecon -v /dev/nvidia*",), effect=effect, again=("C05", "E03"))
     if cause == "device":
         return selinux.open_devices(facts, ("C03", "C05", "E03"))
     if cause == "map":

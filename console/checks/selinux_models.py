@@ -185,6 +185,9 @@ def _wrong(facts: Facts, roots: list[str], wrong: list[Labelled], seen: int) -> 
         fix = selinux.set_boolean(name, ("E10", "C08")) if selinux.boolean(facts, name) is not None else None
     else:
         fix = _label(facts, root, len(same), seen)
+        if first.grade == "odd" and fix.kind == "P":
+            effect = f"{first.type} may be what another service needs: ask before. Then {fix.effect}"
+            fix = Fix("S", fix.commands, effect, fix.undo, again=fix.again)
     denies = selinux.mode(facts) == "enforcing" and first.grade != "odd"
     return (fail if denies else warn)(text, evidence, fix, **data)
 
@@ -218,13 +221,14 @@ def _label(facts: Facts, root: str, wrong: int, seen: int) -> Fix:
             Deed("run", ("semanage", "fcontext", "-d", rule), seconds=120.0),
             Deed("run", ("restorecon", "-RF", root), seconds=600.0),
         )
+    undo = f"sudo semanage fcontext -d {shlex.quote(rule)}; sudo restorecon -RF {path}"
     return Fix(
         "P",
         _commands(facts, root),
         effect=f"at once, for all below {root}: {wrong} of {seen} paths that were seen are wrong; a model that failed "
-        "has to be loaded again. Without root: make the container anew with :z",
-        undo=f"sudo semanage fcontext -d {shlex.quote(rule)}; sudo restorecon -RF {path} (to the policy's own types, "
-        "not to what chcon set before)",
+        "has to be loaded again. Without root: make the container anew with :z"
+        + (". There is no way back to labels that chcon set" if known else ""),
+        undo="" if known else f"{undo} (to the policy's own types, not to what chcon set before)",
         deeds=deeds if known or has_tool else (),
         back=back if has_tool else (),
         again=again,

@@ -14,6 +14,8 @@ from console.core.text import one_line
 CONFIG = "/etc/selinux/config"
 PODMAN = "/usr/bin/podman"
 RUNTIME_TYPE = "container_runtime_exec_t"
+NOT_BY_KERNEL = "sudo grubby --update-kernel=ALL --remove-args=selinux"
+"""Takes away `selinux=0`, the one way of RHEL 9 to switch it off."""
 _SETTING = re.compile(r"^\s*SELINUX\s*=\s*(\S+)", re.MULTILINE)
 
 
@@ -38,9 +40,16 @@ def selinux_mode(facts: Facts) -> Answer:
             (Evidence(selinux.ENFORCE, "absent"),),
             Fix(
                 "R",
-                (f"sudo sed -i 's/^SELINUX=.*/SELINUX=permissive/' {CONFIG}", "sudo touch /.autorelabel"),
-                effect="the next boot labels all files, which takes minutes; enforce when no denials are left",
-                undo="put the line back as it was and remove /.autorelabel",
+                (
+                    f"sudo sed -i 's/^SELINUX=.*/SELINUX=permissive/' {CONFIG}",
+                    NOT_BY_KERNEL,
+                    "sudo fixfiles -F onboot",
+                    "sudo systemctl reboot",
+                ),
+                effect="the next boot labels all files, which takes minutes, and boots once more; nothing is denied "
+                "yet. Once no denials come any more C01 says how to enforce, and C02 how that lasts. An enforcing boot "
+                "over files without labels may not come up, so permissive comes first",
+                undo="before the reboot: put the line back as it was, sudo rm /.autorelabel",
                 reboot=True,
                 again=("C02",),
             ),
@@ -55,7 +64,8 @@ def selinux_mode(facts: Facts) -> Answer:
         Fix(
             "S",
             ("sudo ausearch -m avc,user_avc -ts boot", "sudo setenforce 1"),
-            effect="look at the denials first: each of them would hold from then on",
+            effect="look at the denials first: each of them holds from then on, for containers that run too. C02 then "
+            "makes it last beyond a reboot",
             undo="sudo setenforce 0",
             again=("C02", "C03", "C07", "C08"),
         ),
@@ -95,8 +105,8 @@ def selinux_config(facts: Facts) -> Answer:
 def _agree(now: selinux.Mode, wanted: str) -> Fix | None:
     """Towards more SELinux, never towards less."""
     if now == "disabled":
-        effect = "an argument of the kernel switches it off; to go on without it is not advised"
-        return Fix("S", ("grep -o 'selinux=[0-9]' /proc/cmdline", "sudo touch /.autorelabel"), effect=effect)
+        effect = "shows the argument of the kernel that switches it off; C01 has the way back, permissive first"
+        return Fix("S", ("grep -o 'selinux=[0-9]' /proc/cmdline",), effect=effect, again=("C01",))
     if now == "permissive" and wanted == "enforcing":
         effect = "the next boot enforces by itself: look at the denials before"
         return Fix("S", ("sudo ausearch -m avc,user_avc -ts boot", "sudo setenforce 1"), effect=effect, again=("C01",))
@@ -147,8 +157,7 @@ def container_policy(facts: Facts) -> Answer:
         Fix(
             "S",
             ("sudo dnf -y install container-selinux", f"sudo restorecon -v {PODMAN}"),
-            effect="containers take it at their next start",
-            undo="sudo dnf remove container-selinux",
+            effect="containers take it at their next start; there is no way back, since Podman's package wants it",
             again=("C03", "C10"),
         ),
     )

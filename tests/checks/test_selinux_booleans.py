@@ -143,7 +143,12 @@ def test_podman_that_does_not_answer_is_unknown() -> None:
             ("sudo setsebool -P container_use_xserver_devices on", "sudo setsebool -P container_use_devices off"),
         ),
         ({DEVICES: "1 1", XSERVER: "1 1"}, ROOTLESS, "warn", ("sudo setsebool -P container_use_devices off",)),
-        ({DEVICES: "1 1", XSERVER: "0 0"}, ROOTFUL, "warn", ("sudo setsebool -P container_use_devices off",)),
+        (
+            {DEVICES: "1 1", XSERVER: "0 0"},
+            ROOTFUL,
+            "warn",
+            ("sudo setsebool -P container_use_xserver_devices on", "sudo setsebool -P container_use_devices off"),
+        ),
         ({DEVICES: None}, ROOTLESS, "none", ()),
         ({DEVICES: DENIED}, ROOTLESS, "unknown", ()),
         ({DEVICES: "x y"}, ROOTLESS, "unknown", ()),

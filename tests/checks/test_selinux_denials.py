@@ -119,6 +119,7 @@ def test_fixes_follow_the_cause() -> None:
         return found.kind, found.commands[0]
 
     assert fix(avc()) == ("P", "sudo setsebool -P container_use_devices on")
+    assert fix(avc(target="device_t")) == ("S", "sudo restorecon -v /dev/nvidia*")
     assert fix(avc("map")) == ("S", "sudo dnf -y upgrade container-selinux")
     assert fix(avc("read", "default_t", "file")) == ("S", f"sudo {AUSEARCH} | audit2why")
 

@@ -152,7 +152,14 @@ def test_a_rule_that_is_there_is_not_added_again() -> None:
     fix = finding(model_labels, **_box({**repository(type_=PLAIN), **rules})).fix
     assert fix is not None
     assert fix.commands == ("sudo restorecon -RF /data/models",)
-    assert len(fix.deeds) == 1
+    assert (len(fix.deeds), fix.undo) == (1, "")
+
+
+def test_what_may_be_another_service_s_is_only_shown() -> None:
+    fix = finding(model_labels, **_box(repository(type_="httpd_sys_content_t"))).fix
+    assert fix is not None
+    assert (fix.kind, fix.deeds) == ("S", ())
+    assert fix.effect.startswith("httpd_sys_content_t may be what another service needs")
 
 
 def test_without_semanage_it_is_installed_by_hand() -> None:

@@ -43,6 +43,17 @@ def test_to_disable_is_never_offered() -> None:
         assert "disabled" not in " ".join(fix.commands)
 
 
+def test_the_way_to_enforcing_is_told() -> None:
+    off = finding(selinux_mode, **box(files={ENFORCE: None})).fix
+    assert off is not None
+    assert "sudo fixfiles -F onboot" in off.commands
+    assert "SELINUX=permissive" in off.commands[0]
+    logged = finding(selinux_mode, **box(files={ENFORCE: "0"})).fix
+    assert logged is not None
+    assert "sudo setenforce 1" in logged.commands
+    assert "C02" in logged.effect
+
+
 @pytest.mark.parametrize(
     ("now", "config", "sign", "text", "command"),
     [
