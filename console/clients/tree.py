@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 from msgspec.structs import replace
 
+from console.clients import plain_files
 from console.core.facts import FileFact, FileKind, SpaceFact
 
 MAX_TEXT = 256 * 1024
@@ -40,28 +41,6 @@ RECORDING = ".gpuconsole"
 """The folder of a recording that tells of the others."""
 
 _UNTOLD = "what is in it was not recorded"
-_BLOCKING = (
-    "proc/kmsg",
-    "proc/kcore",
-    "proc/vmcore",
-    "proc/sysrq-trigger",
-    "proc/*/mem",
-    "proc/*/pagemap",
-    "*/trace_pipe",
-)
-_CREDENTIALS = (
-    "*/containers/auth.json",
-    "*/containers/*/auth.json",
-    "*/.docker/config.json",
-    "*/.dockercfg",
-    "*/.netrc",
-    "*/.ssh/*",
-    "etc/*shadow*",
-    "etc/ssh/*_key",
-    "etc/gpuconsole/units/*",
-    "*/.config/gpuconsole/units/*",
-    "*.key",
-)
 _KINDS: Mapping[int, FileKind] = {
     stat.S_IFREG: "file",
     stat.S_IFDIR: "dir",
@@ -168,11 +147,11 @@ class Tree:
         told = node.told or Told()
         if told.head is not None:
             return replace(fact, head=told.head)
-        why = fact.why or _refused(node.real) or _refused(path)
+        why = fact.why or plain_files.refused(node.real) or plain_files.refused(path)
         data = b""
         if not why and node.stat is not None:
             try:
-                data, _ = _read(self._host(node.real), HEAD, tail=False)
+                data, _ = plain_files.read(self._host(node.real), HEAD, tail=False)
             except OSError as error:
                 why = _why(error)
         if not why and not data and (node.stat is None or told.size):
@@ -235,7 +214,7 @@ class Tree:
 
     def _text(self, path: str, node: _Node, most: int) -> tuple[str | None, bool, str]:
         """(text, whether it was cut, why there is none)."""
-        if (refused := _refused(node.real) or _refused(path)) != "":
+        if (refused := plain_files.refused(node.real) or plain_files.refused(path)) != "":
             return None, False, refused
         told = node.told or Told()
         if told.text is not None:
@@ -243,7 +222,7 @@ class Tree:
         if node.stat is None:
             return None, False, _UNTOLD
         try:
-            data, cut = _read(self._host(node.real), most, _is_log(node.real))
+            data, cut = plain_files.read(self._host(node.real), most, plain_files.is_log(node.real))
         except OSError as error:
             return None, False, _why(error)
         if not data and told.size:
@@ -354,7 +333,7 @@ class Tree:
         except (OSError, UnknownError, ValueError) as error:
             missing = _missing(error)
             return SpaceFact(why=missing.why or f"there is no {path}")
-        fs, device, mount = _mount(self._host(node.real))
+        fs, device, mount = plain_files.mount(self._host(node.real))
         return SpaceFact(
             room.f_bavail * room.f_frsize,
             room.f_blocks * room.f_frsize,
@@ -533,67 +512,3 @@ def _device(node: _Node) -> tuple[int, int] | None:
     if node.stat is None or node.kind not in ("char", "block"):
         return None
     return os.major(node.stat.st_rdev), os.minor(node.stat.st_rdev)
-
-
-def _refused(real: str) -> str:
-    """Why a file's text is never read; "" = it may be."""
-    below = real.lstrip("/")
-    if any(fnmatchcase(below, pattern) for pattern in _BLOCKING):
-        return "not read: it would wait for more, or take from others"
-    if any(fnmatchcase(below, pattern) for pattern in _CREDENTIALS):
-        return "not read: it holds credentials"
-    return ""
-
-
-def _is_log(real: str) -> bool:
-    return real.startswith("/var/log/") or real.endswith(".log")
-
-
-def _read(path: str, most: int, tail: bool) -> tuple[bytes, bool]:
-    """(bytes, whether that is not all). Never waits: O_NONBLOCK, and plain files only."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # it was another thing when it was looked at
-            raise OSError(errno.EINVAL, "it is no plain file")
-        size = os.fstat(descriptor).st_size
-        begin = max(0, size - most) if tail else 0
-        if begin:
-            os.lseek(descriptor, begin, os.SEEK_SET)
-        parts: list[bytes] = []
-        length = 0
-        while length <= most:  # files of /proc come in pieces
-            part = os.read(descriptor, most + 1 - length)
-            if not part:
-                break
-            parts.append(part)
-            length += len(part)
-    finally:
-        os.close(descriptor)
-    data = b"".join(parts)
-    if begin:
-        data = data.partition(b"\n")[2] or data
-    return data[:most], bool(begin) or len(data) > most
-
-
-def _mount(path: str) -> tuple[str, str, str]:
-    """(type, device, mount point) of the file system that holds a path, from this process's mounts."""
-    best = ("", "", "")
-    try:
-        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
-            rows = [row.split() for row in file]
-    except OSError:
-        return best
-    for row in rows:
-        if len(row) < 3:
-            continue
-        mount = _octal(row[1])
-        inside = path == mount or path.startswith(mount.rstrip("/") + "/")
-        if inside and len(mount) >= len(best[2]):  # of two at one place the later hides the earlier
-            best = (row[2], _octal(row[0]), mount)
-    return best
-
-
-def _octal(text: str) -> str:
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, char)
-    return text
