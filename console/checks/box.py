@@ -319,6 +319,8 @@ def cdi_in_force(facts: Facts) -> tuple[cdi.SpecFile, ...]:
 # --------------------------------------------------------------------------------------------------------------- units
 
 UNITS = "@units"
+RELOADS = "Where A17 warns, its daemon-reload may take the GPU from a running container"
+"""What the effect of a fix says that has systemd read its units anew."""
 
 
 def unit(facts: Facts, name: str) -> Mapping[str, str]:

@@ -128,15 +128,15 @@ def output(facts: Facts) -> str:
 
 def flagged(facts: Facts) -> Fix:
     """Have the refresh service write no additionalGids, at every boot. Needs NEEDS."""
-    runs = (("systemctl", "daemon-reload"), ("systemctl", "restart", REFRESH))
-    shown = tuple(f"sudo {shlex.join(argv)}" for argv in runs)
-    deeds = (Deed("run", argv=runs[0]), Deed("run", argv=runs[1], path=output(facts)))
+    argv = ("systemctl", "restart", REFRESH)  # which reads its settings then: no daemon-reload
+    shown = (f"sudo {shlex.join(argv)}",)
+    deeds = (Deed("run", argv=argv, path=output(facts)),)
     effect = "writes the spec anew now and at every boot; takes effect when the container starts next"
-    undo = f"take the line out of {ENV_FILE}, then: sudo systemctl restart {REFRESH}"
+    undo = f"sudo sed -i '/^{_FLAGS}=/s/,\\?{_NO_GIDS}//' {ENV_FILE}; sudo systemctl restart {REFRESH}"
     try:
         text = facts.maybe(ENV_FILE) or ""
     except Unknowable:
-        return Fix("P", (_append(f"{_FLAGS}={_NO_GIDS}"), *shown), effect, undo, again=AGAIN)
+        return Fix("P", (_append(f"{_FLAGS}={_NO_GIDS}", is_whole=False), *shown), effect, undo, again=AGAIN)
     told = re.search(rf"^{_FLAGS}=(.*)$", text, re.MULTILINE)
     if told is not None and _NO_GIDS in told[1]:
         return Fix("B", shown, effect, deeds=deeds, again=AGAIN)
@@ -145,14 +145,16 @@ def flagged(facts: Facts) -> Fix:
         change = f"sudo sed -i 's/^{_FLAGS}=.*/&,{_NO_GIDS}/' {ENV_FILE}"
     else:
         new = text + ("\n" if text and not text.endswith("\n") else "") + f"{_FLAGS}={_NO_GIDS}\n"
-        change = _append(f"{_FLAGS}={_NO_GIDS}")
-    back = (Deed("run", argv=runs[0]), Deed("run", argv=runs[1]))
+        change = _append(f"{_FLAGS}={_NO_GIDS}", is_whole=not text or text.endswith("\n"))
+    back = (Deed("run", argv=argv),)
     write = Deed("write", path=ENV_FILE, text=new)
     return Fix("P", (change, *shown), effect, undo, deeds=(write, *deeds), back=back, again=AGAIN)
 
 
-def _append(line: str) -> str:
-    return f"echo '{line}' | sudo tee -a {ENV_FILE}"
+def _append(line: str, *, is_whole: bool) -> str:
+    """`is_whole`: the file's last line is ended."""
+    program = "echo" if is_whole else r"printf '\n%s\n'"
+    return f"{program} '{line}' | sudo tee -a {ENV_FILE}"
 
 
 def _flag(facts: Facts) -> tuple[str, ...]:

@@ -57,7 +57,8 @@ def refresh(facts: Facts) -> Answer:
     if service.get("LoadState") == "bad-setting":
         return fail("systemd refuses it: oneshot with Restart= (RHEL 8.6 and older)", lines, _no_restart())
     if service.get("LoadState") == "not-found":
-        reload = Fix("B", _sudo(_RELOAD, restart), "reads the unit and writes the spec", deeds=(_RELOAD, restart))
+        effect = f"reads the unit and writes the spec. {box.RELOADS}"
+        reload = Fix("B", _sudo(_RELOAD, restart), effect, deeds=(_RELOAD, restart))
         return warn("its file is here, systemd has not read it", lines, reload)
     if service.get("LoadState") == "masked":
         return note("masked: somebody turned it off", lines)
@@ -106,7 +107,7 @@ def _no_restart() -> Fix:
             f"printf '[Service]\\nRestart=no\\n' | sudo tee {_DROP_IN}",
             *_sudo(_RELOAD, start),
         ),
-        "systemd takes the unit, and it writes the spec",
+        f"systemd takes the unit, and it writes the spec. {box.RELOADS}",
         f"sudo rm {_DROP_IN} && sudo systemctl daemon-reload",
         deeds=(Deed("write", path=_DROP_IN, text=text), _RELOAD, start),
         back=(_RELOAD,),
@@ -202,7 +203,7 @@ def _after(unit: str) -> Fix | None:
             f"printf '[Unit]\\nWants={cdi_fixes.REFRESH}\\nAfter={names}\\n' | sudo tee {file}",
             *_sudo(_RELOAD),
         ),
-        "takes effect at the unit's next start; no running container is touched",
+        f"takes effect at the unit's next start. {box.RELOADS}",
         f"sudo rm {file} && sudo systemctl daemon-reload",
         deeds=(Deed("write", path=file, text=text), _RELOAD),
         back=(_RELOAD,),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,9 +11,10 @@ from msgspec import Struct
 from console.checks.box import argv, at, flag, inspect, no_container
 from console.checks.check import Answer, check, note, ok, skip, unknown, warn
 from console.checks.container import NEEDS, is_rootless, number, recreate, seen, unit_of
+from console.checks.tuning_fixes import LIMITS_NEEDS, limits_fix
 from console.core import triton_command
 from console.core.facts import Evidence, Facts
-from console.core.finding import Deed, Fix
+from console.core.finding import Fix
 from console.core.text import one_line
 from console.core.units import GIB, KIB, MIB, size
 
@@ -222,7 +222,7 @@ def _below(value: int, wanted: int) -> bool:
     "its limits fit CUDA and many connections",
     group="container",
     slug="ulimits",
-    needs=(*NEEDS, LIMITS),
+    needs=(*NEEDS, LIMITS, *LIMITS_NEEDS),
     why="Locked memory is what fast copies to the GPU and RDMA go through, and each connection is an open file. A "
     "limit that is too low shows as slow copies, or as connections that are refused under load.",
     source="triton docs (--ulimit memlock=-1 --ulimit stack=67108864); podman#19319",
@@ -270,37 +270,11 @@ def _limits_fix(facts: Facts, limits: Mapping[str, tuple[int, int]], asked: Mapp
     if not is_rootless(facts) or not capped:
         return change
     user = next(iter(facts.every("user")), "USER")
-    rows = [f"{user} - {name} {_unlimited(asked[name], 'unlimited')}" for name in capped]
-    settings = ["[Service]", *(f"Limit{name.upper()}={_unlimited(asked[name], 'infinity')}" for name in capped)]
-    pam, unit = "/etc/security/limits.d/90-gpuconsole.conf", "/etc/systemd/system/user@.service.d/90-gpuconsole.conf"
-    return Fix(
-        "P",
-        (
-            f"{_printf(rows)} | sudo tee {pam}",
-            f"sudo mkdir -p {unit.rpartition('/')[0]}",
-            f"{_printf(settings)} | sudo tee {unit}",
-            "sudo systemctl daemon-reload",
-            *change.commands,
-        ),
-        effect=f"a user's Podman may not go above the hard limit of {user}: this raises it from the next login on (all "
-        "of the user's sessions ended, or a reboot); then the container is made anew",
-        undo=f"sudo rm {pam} {unit}; sudo systemctl daemon-reload",
-        deeds=(
-            Deed("write", path=pam, text="\n".join([*rows, ""])),
-            Deed("write", path=unit, text="\n".join([*settings, ""])),
-            Deed("run", ("systemctl", "daemon-reload")),
-        ),
-        back=(Deed("run", ("systemctl", "daemon-reload")),),
-        again=("F14",),
+    effect = (
+        f"a user's Podman may not go above the hard limit of {user}: this raises it from the next login on (all of the "
+        f"user's sessions ended, or a reboot). Not before, make the container anew: {'; '.join(change.commands)}"
     )
-
-
-def _printf(lines: list[str]) -> str:
-    return f"printf '%s\\n' {' '.join(shlex.quote(line) for line in lines)}"
-
-
-def _unlimited(value: str, word: str) -> str:
-    return word if value == "-1" else value
+    return limits_fix(facts, user, {name: asked[name] for name in capped}, effect, ("F14",))
 
 
 # ---------------------------------------------------------------------------------------------------------------- stop

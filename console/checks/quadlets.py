@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from console.checks import unit_box
-from console.checks.box import PING, podman_version, version
+from console.checks.box import PING, RELOADS, podman_version, version
 from console.checks.check import Answer, check, fail, ok, skip
 from console.clients.unit_lines import UnitLine
 from console.core.facts import Evidence, Facts, Unknowable
@@ -118,7 +118,7 @@ def _too_new(facts: Facts, path: str, late: list[UnitLine], told: str) -> Answer
     fix = Fix(
         "P",
         (*(f"{sudo}sed -i '{one}' {path}" for one in there), reload_),
-        "systemd makes the unit anew; a container that runs is not touched",
+        f"systemd makes the unit anew; nothing starts or stops. {RELOADS}",
         "; ".join(f"{sudo}sed -i '{one}' {path}" for one in back) + f"; {reload_}",
         deeds=(*(Deed("run", ("sed", "-i", one, path), root=root) for one in there), _reload(facts, root)),
         back=(*(Deed("run", ("sed", "-i", one, path), root=root) for one in back), _reload(facts, root)),

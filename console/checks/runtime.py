@@ -161,11 +161,13 @@ def _out(facts: Facts, found: containers_conf.Setting) -> Fix:
         return Fix(
             "S", (f"{'sudoedit' if root else 'vi'} {found.path}",), f"take {found.key} out of [{found.table}]; {effect}"
         )
+    # by its number: a pattern would on the way back uncomment the defaults that such files show as comments
+    number = containers_conf.line(facts, found)[0].where.rpartition(":")[2]
     return Fix(
         "P",
-        (f"{sudo}sed -i 's/^[ \\t]*{found.key}[ \\t]*=/#&/' {found.path}",),
+        (f"{sudo}sed -i '{number}s/^/#/' {found.path}",),
         effect,
-        f"{sudo}sed -i 's/^#\\([ \\t]*{found.key}[ \\t]*=\\)/\\1/' {found.path}",
+        f"{sudo}sed -i '{number}s/^#//' {found.path}",
         deeds=(Deed("write", path=found.path, text=text, mode=facts.file(found.path).mode or 0o644, root=root),),
     )
 
@@ -232,6 +234,7 @@ def _crun(facts: Facts) -> Fix:
     if re.search(r"(?m)^\[engine\]", text):
         command = f"sed -i '/^\\[engine\\]/a runtime = \"crun\"' {path}"
     else:
-        command = f"mkdir -p {path.rpartition('/')[0]} && printf '[engine]\\nruntime = \"crun\"\\n' >> {path}"
+        end = "" if not text or text.endswith("\n") else "\\n"
+        command = f"mkdir -p {path.rpartition('/')[0]} && printf '{end}[engine]\\nruntime = \"crun\"\\n' >> {path}"
     deeds = () if install else (Deed("write", path=path, text=new, root=False),)
     return Fix("P", (*install, command), effect, f"take the line out of {path}", deeds=deeds, again=("D06",))

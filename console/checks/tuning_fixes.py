@@ -6,8 +6,10 @@ Each keeps the console's settings in files of its own, beside those of the distr
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from shlex import quote
 
-from console.checks.box import UNITS
+from console.checks.box import RELOADS, UNITS
 from console.checks.machine import active
 from console.core.facts import Facts, Unknowable
 from console.core.finding import Deed, Fix
@@ -102,6 +104,54 @@ def own_text(facts: Facts, path: str) -> str | None:
         return None if facts.file(path).cut else facts.maybe(path) or ""
     except Unknowable:
         return None
+
+
+# -------------------------------------------------------------------------------------------------------------- limits
+
+LIMITS = "/etc/security/limits.d/90-gpuconsole.conf"
+USER_UNIT = "/etc/systemd/system/user@.service.d/90-gpuconsole.conf"
+LIMITS_NEEDS = (LIMITS, USER_UNIT)
+
+
+def limits_fix(facts: Facts, user: str, wanted: Mapping[str, str], effect: str, again: tuple[str, ...]) -> Fix:
+    """Hard limits of a user raised, `{"memlock": "-1"}`, for logins and for his own systemd; other lines of both files
+    stay. Needs LIMITS_NEEDS."""
+    rows = [f"{user} - {name} {'unlimited' if value == '-1' else value}" for name, value in wanted.items()]
+    keys = {name: f"Limit{name.upper()}=" for name in wanted}
+    settings = [f"{keys[name]}{'infinity' if value == '-1' else value}" for name, value in wanted.items()]
+    limits, unit = own_text(facts, LIMITS), own_text(facts, USER_UNIT)
+    reload_ = Deed("run", ("systemctl", "daemon-reload"))
+    deeds: tuple[Deed, ...] = ()
+    if limits is not None and unit is not None:
+        ours = [[user, "-", name] for name in wanted]
+        kept = [line for line in limits.splitlines() if line.split()[:3] not in ours]
+        sections = [line for line in unit.splitlines() if not line.startswith(tuple(keys.values()))]
+        sections += [] if "[Service]" in sections else ["[Service]"]
+        deeds = (
+            Deed("write", path=LIMITS, text="\n".join([*kept, *rows, ""])),
+            Deed("write", path=USER_UNIT, text="\n".join([*sections, *settings, ""])),
+            reload_,
+        )
+    gone = ";".join(f"/^{re.escape(user)} - {name} /d" for name in wanted)
+    return Fix(
+        "P",
+        (
+            f"{_printf(rows)} | sudo tee -a {LIMITS}",
+            f"sudo mkdir -p {USER_UNIT.rpartition('/')[0]}",
+            f"{_printf(['[Service]', *settings])} | sudo tee -a {USER_UNIT}",
+            "sudo systemctl daemon-reload",
+        ),
+        f"{effect}. {RELOADS}",
+        f"sudo sed -i '{gone}' {LIMITS}; sudo sed -i '{';'.join(f'/^{key}/d' for key in keys.values())}' {USER_UNIT}; "
+        "sudo systemctl daemon-reload",
+        deeds=deeds,
+        back=(reload_,) if deeds else (),
+        again=again,
+    )
+
+
+def _printf(lines: Sequence[str]) -> str:
+    return f"printf '%s\\n' {' '.join(quote(line) for line in lines)}"
 
 
 # --------------------------------------------------------------------------------------------------------------- tuned

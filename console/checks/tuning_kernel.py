@@ -10,9 +10,9 @@ from typing import Any
 from console.checks import box
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
 from console.checks.machine import counted, seen, texts
-from console.checks.tuning_fixes import SYSCTL_NEEDS, own_text, sysctl_fix
+from console.checks.tuning_fixes import LIMITS_NEEDS, SYSCTL_NEEDS, limits_fix, sysctl_fix
 from console.core.facts import Evidence, Facts, Unknowable
-from console.core.finding import Deed, Fix
+from console.core.finding import Fix
 from console.core.text import one_line
 
 _FILE_NR = "/proc/sys/fs/file-nr"
@@ -67,8 +67,6 @@ def _limits(facts: Facts, path: str, name: str) -> tuple[Evidence, ...]:
 _LIMITS = "/proc/{container_pid}/limits"
 _LIMIT_FILES = ("/etc/security/limits.conf", "/etc/security/limits.d/*.conf")
 _UNIT_FILES = ("/etc/systemd/system/user@.service.d/*.conf", "/etc/systemd/system/user@{uid}.service.d/*.conf")
-_OWN_LIMITS = "/etc/security/limits.d/90-gpuconsole.conf"
-_OWN_UNIT = "/etc/systemd/system/user@.service.d/90-gpuconsole.conf"
 _UNLIMITED = 2**63
 """What stands for "no limit" in comparisons."""
 
@@ -78,7 +76,7 @@ _UNLIMITED = 2**63
     "the rootless user may lock memory",
     group="tuning",
     slug="memlock",
-    needs=(box.PING, *box.CONTAINER, _LIMITS, _OWN_LIMITS, _OWN_UNIT, *_LIMIT_FILES, *_UNIT_FILES),
+    needs=(box.PING, *box.CONTAINER, _LIMITS, *LIMITS_NEEDS, *_LIMIT_FILES, *_UNIT_FILES),
     why=(
         "The usual command for Triton asks for unlimited locked memory. A rootless container cannot get more than its "
         "user has, and then it does not start: error setting rlimit type 8."
@@ -155,31 +153,8 @@ def _paths(facts: Facts, patterns: tuple[str, ...]) -> Iterator[str]:
 
 def _memlock_fix(facts: Facts) -> Fix:
     user = facts.every("user")[0] if facts.every("user") else "*"
-    line = f"{user} - memlock unlimited"
-    unit = "[Service]\nLimitMEMLOCK=infinity\n"
-    limits, units = own_text(facts, _OWN_LIMITS), own_text(facts, _OWN_UNIT)
-    deeds: tuple[Deed, ...] = ()
-    if limits is not None and units is not None:
-        deeds = (
-            Deed("write", path=_OWN_LIMITS, text=f"{limits}{line}\n"),
-            Deed("run", ("mkdir", "-p", _OWN_UNIT.rpartition("/")[0])),
-            Deed("write", path=_OWN_UNIT, text=f"{units}{unit}"),
-            Deed("run", ("systemctl", "daemon-reload")),
-        )
-    return Fix(
-        "P",
-        (
-            f"echo '{line}' | sudo tee -a {_OWN_LIMITS}",
-            f"sudo mkdir -p {_OWN_UNIT.rpartition('/')[0]}",
-            f"printf '[Service]\\nLimitMEMLOCK=infinity\\n' | sudo tee -a {_OWN_UNIT}",
-            "sudo systemctl daemon-reload",
-        ),
-        "takes effect once the user has left all sessions and user@.service starts anew, or with a reboot",
-        f"sudo rm {_OWN_LIMITS} {_OWN_UNIT} && sudo systemctl daemon-reload",
-        deeds=deeds,
-        back=(Deed("run", ("systemctl", "daemon-reload")),) if deeds else (),
-        again=("E09",),
-    )
+    effect = "takes effect once the user has left all sessions and user@.service starts anew, or with a reboot"
+    return limits_fix(facts, user, {"memlock": "-1"}, effect, ("E09",))
 
 
 _SOMAXCONN = "/proc/sys/net/core/somaxconn"

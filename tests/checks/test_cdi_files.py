@@ -242,11 +242,8 @@ def test_the_refresh_service_is_told_once(env: str | None, kind: str, new: str |
     assert found.fix is not None
     assert found.fix.kind == kind
     assert [deed.text for deed in found.fix.deeds if deed.kind == "write"] == ([new] if new is not None else [])
-    assert deeds(found) == [("systemctl", "daemon-reload"), ("systemctl", "restart", "nvidia-cdi-refresh.service")]
-    assert found.fix.commands[-2:] == (
-        "sudo systemctl daemon-reload",
-        "sudo systemctl restart nvidia-cdi-refresh.service",
-    )
+    assert deeds(found) == [("systemctl", "restart", "nvidia-cdi-refresh.service")]
+    assert found.fix.commands[-1] == "sudo systemctl restart nvidia-cdi-refresh.service"
 
 
 def test_a_spec_by_hand_is_made_anew_by_hand_and_an_ancient_podman_is_replaced() -> None:

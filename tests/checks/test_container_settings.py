@@ -213,8 +213,23 @@ def test_a_users_hard_limit_is_raised_first() -> None:
     assert fix.deeds[1].text == "[Service]\nLimitMEMLOCK=infinity\n"
     assert (
         fix.commands[0]
-        == r"printf '%s\n' 'ana - memlock unlimited' | sudo tee /etc/security/limits.d/90-gpuconsole.conf"
+        == r"printf '%s\n' 'ana - memlock unlimited' | sudo tee -a /etc/security/limits.d/90-gpuconsole.conf"
     )
+    assert not any("container.recreate" in line for line in fix.commands)
+    assert "container.recreate" in fix.effect
+    pam, unit = (deed.path for deed in fix.deeds[:2])
+    before = {pam: "bob - nofile 4096\nana - memlock 1\n", unit: "[Service]\nLimitNOFILE=4096\nLimitMEMLOCK=1\n"}
+    beside = finding(
+        ulimits,
+        files={**_limits(memlock="65536"), **before},
+        answers=ROOTLESS,
+        variables={"user": ("ana",)},
+    ).fix
+    assert beside is not None
+    assert [deed.text for deed in beside.deeds[:2]] == [
+        "bob - nofile 4096\nana - memlock unlimited\n",
+        "[Service]\nLimitNOFILE=4096\nLimitMEMLOCK=infinity\n",
+    ]
     enough = finding(ulimits, files=_limits(memlock="65536", hard="unlimited"), answers=ROOTLESS).fix
     assert enough is not None
     assert enough.action == "container.recreate"

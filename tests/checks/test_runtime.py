@@ -156,6 +156,7 @@ def test_the_line_becomes_a_comment_and_nothing_else_changes() -> None:
     assert (deed.kind, deed.path, deed.root) == ("write", ETC, True)
     assert tomllib.loads(deed.text) == {"containers": {"log_size_max": 5}, "engine": {"events_logger": "journald"}}
     assert '#  runtime = "nvidia" # old' in deed.text
+    assert (found.fix.commands[0], found.fix.undo) == (f"sudo sed -i '4s/^/#/' {ETC}", f"sudo sed -i '4s/^#//' {ETC}")
     twice = '[engine]\nruntime = "nvidia"\n[other]\nruntime = "x"\n'
     found = look(checks.nvidia_runtime, {ETC: twice})
     assert (found.fix and (found.fix.kind, found.fix.deeds)) == ("S", ())

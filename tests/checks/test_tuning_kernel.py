@@ -112,7 +112,6 @@ def test_f14_a_start_that_failed_names_the_limit_and_how_to_raise_it() -> None:
     assert fix.kind == "P"
     assert [deed.path or deed.argv[0] for deed in fix.deeds] == [
         "/etc/security/limits.d/90-gpuconsole.conf",
-        "mkdir",
         "/etc/systemd/system/user@.service.d/90-gpuconsole.conf",
         "systemctl",
     ]
