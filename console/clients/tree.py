@@ -24,8 +24,6 @@ MAX_TEXT = 256 * 1024
 """Bytes of a file's text; of a log the last ones."""
 MAX_SPEC = 1024 * 1024
 """Of a CDI spec: cut in the middle it would be no YAML any more."""
-HEAD = 64
-"""Bytes of a file's beginning."""
 MAX_NAMES = 20_000
 """Names of one folder."""
 MAX_MATCHES = 2000
@@ -68,7 +66,6 @@ class Told(Struct, frozen=True, forbid_unknown_fields=True):
     device: tuple[int, int] | None = None
     names: tuple[str, ...] | None = None
     why: str = ""
-    head: str | None = None
 
 
 class Matches(Struct):
@@ -122,9 +119,8 @@ class Tree:
 
     # ------------------------------------------------------------------------------------------------------ one path
 
-    def look(self, path: str, *, text: bool = True, most: int = MAX_TEXT, head: bool = False) -> FileFact:
-        """What is at a path; of a plain file its text where `text` or its first bytes where `head`, of a folder its
-        names always."""
+    def look(self, path: str, *, text: bool = True, most: int = MAX_TEXT) -> FileFact:
+        """What is at a path; of a plain file its text where `text`, of a folder its names always."""
         try:
             node = self._node(path)
         except (OSError, UnknownError, ValueError) as error:
@@ -140,23 +136,7 @@ class Tree:
                 return FileFact("link", target=target, why="a loop of links") if looped else _missing(error)
             except UnknownError as error:
                 return _missing(error)
-        fact = self._fact(path, node, target, text, most)
-        return self._with_head(path, node, fact) if head and fact.kind == "file" else fact
-
-    def _with_head(self, path: str, node: _Node, fact: FileFact) -> FileFact:
-        told = node.told or Told()
-        if told.head is not None:
-            return replace(fact, head=told.head)
-        why = fact.why or plain_files.refused(node.real) or plain_files.refused(path)
-        data = b""
-        if not why and node.stat is not None:
-            try:
-                data, _ = plain_files.read(self._host(node.real), HEAD, tail=False)
-            except OSError as error:
-                why = _why(error)
-        if not why and not data and (node.stat is None or told.size):
-            why = _UNTOLD
-        return replace(fact, why=why) if why else replace(fact, head=data.hex())
+        return self._fact(path, node, target, text, most)
 
     def text(self, path: str) -> str | None:
         """A plain file's text; None where there is none, or it cannot be read."""

@@ -5,7 +5,6 @@ Every fact is asked for by a *need*, a short text that a check declares and the 
     /etc/os-release                      a file's text, mode, owner, label; a folder's names
     /sys/class/net/*/speed               the same for every path that matches
     stat /dev/nvidia*                    as above without the text (devices, libraries, big files)
-    head {models}/*/*/*.plan             the first bytes of every file that matches, in `head`
     find /lib/modules/{release} nvidia*.ko*   files of that name at any depth, without their text
     space {graph_root}                   free and total room of the file system that holds the path
     $ dkms status                        what a program printed; run without a shell, with a time limit
@@ -107,8 +106,6 @@ class FileFact(Struct, frozen=True, omit_defaults=True):
     """Of a folder; None where it may not be listed (`why`)."""
     why: str = ""
     """What could not be had, and why; of a folder with names: that not all below it could be looked at."""
-    head: str | None = None
-    """The first 64 bytes as hex digits, where asked for; None where they could not be read."""
 
     @property
     def is_there(self) -> bool:

@@ -223,11 +223,11 @@ class _Collection:
             )
             self._start(task, reads=True)
         else:
-            kind, _, template = need.partition(" ") if need.startswith(("stat ", "head ")) else ("text", "", need)
+            kind, _, template = need.partition(" ") if need.startswith("stat ") else ("text", "", need)
             self._take_files(template, values, kind)
 
     def _take_files(self, template: str, values: Mapping[str, str], kind: str) -> None:
-        """`kind`: text, stat or head."""
+        """`kind`: text or stat."""
         if not is_pattern(_VARIABLE.sub("", template)):
             path = _filled(template, values)
             task = _Task(lambda: self._look(path, kind), lambda why: self._put(path, FileFact("unknown", why=why)))
@@ -239,7 +239,7 @@ class _Collection:
 
     def _look(self, path: str, kind: str) -> None:
         most = MAX_SPEC if "/cdi/" in path else MAX_TEXT
-        fact = self.host.tree.look(path, text=kind == "text", most=most, head=kind == "head")
+        fact = self.host.tree.look(path, text=kind == "text", most=most)
         self._put(path, self.masks.file(path, fact))
 
     def _glob(self, pattern: str, kind: str) -> None:
@@ -270,7 +270,7 @@ class _Collection:
             better, other = (fact, before) if _rank(fact) > _rank(before) else (before, fact)
             if other.kind == "dir" and other.why and not better.why:
                 better = replace(better, why=other.why, cut=other.cut)
-            self.files[path] = replace(better, head=other.head) if other.head and not better.head else better
+            self.files[path] = better
 
     def _put_space(self, path: str, fact: SpaceFact) -> None:
         self.spaces.setdefault(path, fact)
@@ -300,7 +300,7 @@ def _checked(need: str) -> None:
     elif need.startswith("$ "):
         good = bool(need[2:].strip())
     else:
-        path = re.sub(r"^(stat|head|find|space) ", "", need)
+        path = re.sub(r"^(stat|find|space) ", "", need)
         good = path.startswith(("/", "{")) and (not need.startswith("find ") or " " in path)
     if not good:
         raise ValueError(f"{need!r} is no need: see console/core/facts.py")
@@ -318,5 +318,5 @@ def _literal_start(pattern: str) -> str:
 
 def _rank(fact: FileFact) -> tuple[int, bool]:
     """How much it tells: a folder that only lay on the way of a pattern has no `target`, nor names where many."""
-    told = 3 if fact.text is not None else 2 if fact.names is not None or fact.head is not None else 1
+    told = 3 if fact.text is not None else 2 if fact.names is not None else 1
     return told if fact.kind != "unknown" else 0, fact.target is not None

@@ -175,7 +175,6 @@ def test_nothing_that_blocks_is_opened(tmp_path: Path) -> None:
         looked = Tree(str(tmp_path))
         assert looked.look("/fifo").kind == "fifo"
         assert looked.look("/socket").kind == "socket"
-        assert looked.look("/fifo", head=True).head is None
     assert Tree().look("/dev/null").device == (1, 3)
     assert Tree().look("/dev/null").kind == "char"
     assert "not read" in Tree().look("/proc/kmsg").why
@@ -191,7 +190,6 @@ def test_credentials_are_never_read(tmp_path: Path, path: str) -> None:
     for one in (path, "/innocent"):
         found = Tree(str(tmp_path)).look(one)
         assert (found.kind, found.text, found.why) == ("file", None, "not read: it holds credentials")
-        assert Tree(str(tmp_path)).look(one, text=False, head=True).head is None
 
 
 def test_texts_are_bounded(tmp_path: Path) -> None:
@@ -207,12 +205,6 @@ def test_texts_are_bounded(tmp_path: Path) -> None:
     assert log.text.startswith("line "), "not in the middle of a line"
     assert "\ufffd" in (binary.text or "")
     assert not binary.cut
-
-
-def test_the_first_bytes(tmp_path: Path) -> None:
-    put(tmp_path, "/m/1/model.plan", b"ftrt" + b"\0" * 100)
-    found = Tree(str(tmp_path)).look("/m/1/model.plan", text=False, head=True)
-    assert (found.head, found.text) == ("66747274" + "00" * 60, None)
 
 
 def test_files_of_proc_have_a_text_in_spite_of_size_0() -> None:
@@ -360,6 +352,5 @@ def test_a_text_that_was_not_recorded(tmp_path: Path) -> None:
     found = looked.look("/usr/lib64/libcuda.so.550.90.07")
     assert (found.size, found.text, found.why) == (1000, None, "what is in it was not recorded")
     assert looked.look("/x").why == "what is in it was not recorded"
-    assert looked.look("/x", text=False, head=True).why == "what is in it was not recorded"
     assert looked.look("/y").kind == "absent"
-    assert Tree(str(tmp_path), {"/z": Told("file", text="told\n", head="00")}).look("/z", head=True).text == "told\n"
+    assert Tree(str(tmp_path), {"/z": Told("file", text="told\n")}).look("/z").text == "told\n"
