@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 from msgspec import Struct
@@ -171,7 +172,9 @@ def right_store(facts: Facts) -> Answer:
     if found is None:
         return skip(why)
     owner = "root" if found.get("uid") == 0 else one_line(str(found.get("user") or found.get("uid")), 40)
-    command = "sudo gpuconsole" if found.get("uid") == 0 else f"sudo -iu {owner} gpuconsole"
+    # sudo -i leaves no runtime folder, by which the user's socket is found
+    runtime = f"XDG_RUNTIME_DIR=/run/user/{found.get('uid')}"
+    command = "sudo gpuconsole" if found.get("uid") == 0 else f"sudo -iu {quote(owner)} env {runtime} gpuconsole"
     argv = " ".join(str(word) for word in found.get("argv") or ()) or str(found.get("name"))
     lines = (Evidence(f"process {found.get('pid')}", argv),)
     text = f"none in this {here} store: a Triton runs in {owner}'s (pid {found.get('pid')})"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 
 from console.checks import box
 from console.checks.cdi_files import BUS
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
+from console.checks.container import name_of, podman
 from console.checks.podman_service import is_users
 from console.checks.runtime import INFO, PODMAN_FILES, podman_is_here
 from console.core.facts import Evidence, Facts, Unknowable
@@ -123,7 +125,9 @@ def _will_pull(facts: Facts) -> bool:
 def _prune(facts: Facts) -> Fix:
     sudo = "" if is_users(facts) else "sudo "
     commands = (f"{sudo}podman system df", f"{sudo}podman image prune")
-    return Fix("S", commands, "removes images without a name; it lists them and asks first", again=("H05",))
+    return Fix(
+        "S", commands, "removes images without a name, of which the first line tells; it asks before", again=("H05",)
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------------- D08
@@ -150,12 +154,16 @@ def storage_driver(facts: Facts) -> Answer:
         raise Unknowable("Podman does not tell its driver", "podman info --format '{{.Store.GraphDriverName}}'")
     lines = (Evidence("podman info", f"graphDriverName: {driver}"),)
     if driver == "vfs":
+        users = is_users(facts)
         commands = (
-            box.install(box.distro(facts), ["fuse-overlayfs"]),
-            """printf '[storage]\\ndriver = "overlay"\\n' >> ~/.config/containers/storage.conf""",
-            "podman system reset",
+            *((box.install(box.distro(facts), ["fuse-overlayfs"]),) if users else ()),
+            f"{'' if users else 'sudo '}podman system reset",
+            f"grep -n '^driver' {'~/.config/containers/storage.conf ' if users else ''}/etc/containers/storage.conf",
         )
-        effect = "system reset removes ALL containers and images of this store: pull and create anew afterwards"
+        effect = (
+            "system reset removes ALL containers and images of this store: pull and create anew afterwards. It comes "
+            "first (podman-system-reset(1)); a storage.conf that still says vfs then is to say overlay"
+        )
         return warn("vfs copies whole layers", lines, Fix("S", commands, effect))
     program = box.at(store, "graphOptions", "overlay.mount_program", "Executable")
     if isinstance(program, str) and program:
@@ -188,7 +196,9 @@ def log_driver(facts: Facts) -> Answer:
     limit = str(box.at(config, "Size") or "")
     lines = (Evidence("podman inspect", f"LogConfig: Type {driver}, Size {limit or 'none'}"),)
     if driver == "none":
-        fix = Fix("S", ("podman run --log-driver journald ...",), "the container made anew with a log")
+        found = box.inspect(facts)
+        command = podman(facts, "inspect --format '{{.Config.CreateCommand}}' " + quote(name_of(found)))
+        fix = Fix("S", (command,), "how it was made; make it anew with --log-driver journald")
         return fail("none: nothing of what the server says is kept", lines, fix, driver=driver)
     if driver in _PASSING:
         return note(f"{driver}: the log is in the journal of its unit, Podman has none", lines, driver=driver)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from shlex import quote
 
 from console.checks import box
 from console.checks.cdi_files import BUS, NO_DEVICE
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
+from console.checks.container import name_of, podman
 from console.checks.podman_service import is_users
 from console.checks.runtime import INFO, NODES, PODMAN_FILES, podman_is_here, shut_nodes
 from console.core.facts import Evidence, Facts, Unknowable
@@ -60,7 +62,7 @@ def subordinate_ids(facts: Facts) -> Answer:
     if not low:
         return ok(f"{user}: {min(counts.values())} ids", [line for path in _SUB for line in _lines(facts, path, user)])
     path, count = next(iter(low.items()))
-    fix = _more_ids(facts, user, tuple(low))
+    fix = _more_ids(facts, user, tuple(low), may_run=all(counts.values()))
     lines = [line for file in _SUB for line in _lines(facts, file, user)]
     if count == 0:
         return fail(f"{path} has no range for {one_line(user, 40)}", lines, fix, user=user)
@@ -84,8 +86,9 @@ def _ids(facts: Facts, path: str, user: str, uid: str) -> int:
     return sum(count for name, _, count in _ranges(facts.maybe(path) or "") if name in (user, uid))
 
 
-def _more_ids(facts: Facts, user: str, files: tuple[str, ...]) -> Fix:
-    """A range after all others, the same in both files."""
+def _more_ids(facts: Facts, user: str, files: tuple[str, ...], *, may_run: bool) -> Fix:
+    """A range after all others, the same in both files. `may_run`: a container may run with the ids that there are, and
+    `system migrate` stops it: then it is only shown."""
     ends = [start + count for path in _SUB for _, start, count in _ranges(facts.maybe(path) or "")]
     first = max([_FIRST, *ends])
     span = f"{first}-{first + _WANTED - 1}"
@@ -99,7 +102,7 @@ def _more_ids(facts: Facts, user: str, files: tuple[str, ...]) -> Fix:
         (*(f"sudo {' '.join(argv)}" for argv in add), f"{' '.join(migrate)}   # as {user}"),
         "takes effect when Podman's pause process starts anew: `system migrate` stops this user's containers",
         " && ".join(f"sudo {' '.join(argv)}" for argv in remove),
-        deeds=(*deeds, Deed("run", argv=migrate, root=False)) if _is_me(facts) else (),
+        deeds=(*deeds, Deed("run", argv=migrate, root=False)) if _is_me(facts) and not may_run else (),
         again=("D01",),
     )
 
@@ -137,8 +140,12 @@ def lingers(facts: Facts) -> Answer:
             deeds=(Deed("run", argv=on),),
             back=(Deed("run", argv=off),),
         )
-        text = f"{one_line(user, 40)} does not linger: Triton ends at logout"
-        return fail(text, (Evidence(mark, "there is no such file"),), fix, user=user)
+        lines = (Evidence(mark, "there is no such file"),)
+        unit = next(iter(facts.every("unit")), "user:")
+        if not unit.startswith("user:"):
+            text = f"{one_line(user, 40)} does not linger: /run/user/{uid} goes at logout, {one_line(unit, 60)} stays"
+            return warn(text, lines, fix, user=user)
+        return fail(f"{one_line(user, 40)} does not linger: Triton ends at logout", lines, fix, user=user)
     folder = f"/run/user/{uid}"
     found = facts.file(folder)
     if not found.is_there or str(found.uid) != uid:
@@ -192,7 +199,9 @@ def device_groups(facts: Facts) -> Answer:
         return ok(f"{user} is in {group}, the container keeps it", shut)
     runtime = box.at(facts.answer(INFO), "host", "ociRuntime", "name")
     need = "with crun " if runtime == "runc" else ""
-    fix = Fix("S", ("podman run --group-add keep-groups ...",), f"the container made anew {need}with this option")
+    name = quote(name_of(box.inspect(facts)))
+    command = podman(facts, "inspect --format '{{.Config.CreateCommand}}' " + name)
+    fix = Fix("S", (command,), f"how it was made; make it anew {need}with --group-add keep-groups")
     return warn(f"the container does not keep {group} ({_KEEP})", shut, fix)
 
 

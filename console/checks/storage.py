@@ -111,8 +111,10 @@ def filesystem(facts: Facts) -> Answer:
             what = "goes through a user's program" if kind.startswith("fuse.") else what
             fix = Fix(
                 "S",
-                (f"sudo cp -a {shlex.quote(path)} TARGET_ON_A_LOCAL_DISK",),
-                "then make the container anew with that folder",
+                ("sudo mkdir -p /srv/models", f"sudo cp -a --no-preserve=context {shlex.quote(path)}/. /srv/models/"),
+                "/srv/models stands for a folder on a local disk with room for them; then label it (C07) and make the "
+                "container anew with it",
+                again=("C07",),
             )
             return warn(f"{where} is {one_line(kind, 20)}: {what}", evidence, fix, fs=kind)
         if not kind:
@@ -161,7 +163,8 @@ def pull_room(facts: Facts) -> Answer:
     text = f"{size(one.free)} are free; the pull of a Triton image takes {size(_PULL)}"
     if not box.no_container(facts):
         return note(text, evidence)
-    fix = Fix("S", ("TMPDIR=/a/bigger/disk podman pull IMAGE", f"sudo du -xsh {_TEMPORARY}/* | sort -h | tail"))
+    effect = "shows what fills it; or pull by hand with TMPDIR set to a folder with room (podman-pull(1))"
+    fix = Fix("S", (f"sudo du -xsh {_TEMPORARY}/* | sort -h | tail",), effect)
     return warn(text, evidence, fix)
 
 

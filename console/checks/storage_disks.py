@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from shlex import quote
 
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
 from console.checks.machine import VIRTUAL, is_container, texts, virtual
@@ -108,10 +109,12 @@ def reads(facts: Facts) -> Answer:
     disks = _disks(facts)
     if not disks:
         return skip(_NO_DISK)
+    folders = " ".join(quote(folder) for folder in facts.every("models"))
+    largest = f"sudo find {folders} -type f -printf '%s %p\\n' | sort -n | tail -n 1 | cut -d' ' -f2-"
     measure = Fix(
         "S",
-        ("sudo dd if=A_BIG_MODEL_FILE of=/dev/null bs=4M count=512 iflag=direct",),
-        "reads 2 GiB past the cache and tells the speed; requests are slower meanwhile",
+        (f'sudo dd if="$({largest})" of=/dev/null bs=4M count=512 iflag=direct',),
+        "reads up to 2 GiB of the largest model file past the cache and tells the speed; requests are slower meanwhile",
     )
     few = ""
     said: list[str] = []

@@ -129,9 +129,10 @@ def running(uid: int, user: str, name: str = "triton") -> list[dict[str, Any]]:
     ("rootless", "processes", "sign", "text", "command"),
     [
         (False, running(1000, "ana"), "warn", "none in this rootful store: a Triton runs in ana's (pid 100)",
-         "sudo -iu ana gpuconsole"),
+         "sudo -iu ana env XDG_RUNTIME_DIR=/run/user/1000 gpuconsole"),
         (True, running(0, "root"), "warn", "none in this rootless store: a Triton runs in root's", "sudo gpuconsole"),
-        (True, running(1001, "ben", "x"), "warn", "runs in ben's", "sudo -iu ben gpuconsole"),
+        (True, running(1001, "ben", "x"), "warn", "runs in ben's",
+         "sudo -iu ben env XDG_RUNTIME_DIR=/run/user/1001 gpuconsole"),
         (True, running(1000, "ana"), "none", "no Triton container", ""),
         (False, running(0, "root"), "none", "no Triton container", ""),
         (False, [], "none", "no Triton container", ""),

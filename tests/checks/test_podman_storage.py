@@ -134,6 +134,10 @@ def test_room_by_inodes_and_room_that_is_not_told() -> None:
 def test_storage_driver(store: Any, sign: str, text: str) -> None:
     found = look(checks.storage_driver, podman_info={"store": store})
     assert (found.sign, text in found.text) == (sign, True), found.text
+    if sign == "warn":
+        assert found.fix is not None
+        reset = next(at for at, line in enumerate(found.fix.commands) if "system reset" in line)
+        assert "storage.conf" in found.fix.commands[reset + 1]  # never changed before the reset
 
 
 # ----------------------------------------------------------------------------------------------------------------- D09
