@@ -97,13 +97,13 @@ def test_a_finish_that_is_killed_too_leaves_the_first_one_to_be_finished(stand: 
     old.append(JournalLine(3.0, "kept", data={"word": "hangs"}))
     second = stand.start(stand.plan("interrupted.finish", old.id))
     in_phase(second, "three")
+    until(lambda: old.lines()[-1].phase == "three")  # what the second one does is known to the first one's journal
     assert recover.interrupted(stand.box()) == ()  # it is worked on
     pid = second.runner()
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     until(lambda: second.runner() is None)
     assert [found.id for found in recover.interrupted(stand.box())] == [old.id]
-    assert old.lines()[-1].phase == "three"  # what the second one did is known to the first one's journal
     ended = second.ended()
     assert ended is not None
     assert f"change {old.id} can still be finished" in ended.outcome.text
