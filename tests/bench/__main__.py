@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +18,7 @@ from console.simulator import launch
 from tests.bench.changes import under_change
 from tests.bench.proxy import Proxy
 from tests.bench.terminal import Cost, Terminal, first_paint, measure
+from tests.lab import podman
 from tests.lab.fixtures import Lab
 
 KEYS = 40
@@ -42,7 +44,11 @@ def main() -> int:
     changes.add_argument("--batching", type=int, default=200)
     changes.add_argument("--instances", type=int, default=50)
     changes.add_argument("--recreates", type=int, default=20)
+    check = commands.add_parser("check", help="seconds that `gpuconsole check` takes here, the lab's Podman as its own")
+    check.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
+    if options.command == "check":
+        return whole_checklist(options.runs)
     if options.command == "changes":
         return under_change(options.swaps, options.batching, options.instances, options.recreates)
     if options.command == "overhead":
@@ -173,6 +179,30 @@ def key_delays(command: list[str], env: Mapping[str, str]) -> list[float]:
     finally:
         terminal.close()
     return delays or [float("inf")]
+
+
+def whole_checklist(runs: int) -> int:
+    """Medians of runs taken in turn of all checks, beside a bare Python and Podman asked for its version."""
+    lab = Lab.found()
+    if lab is None:
+        print("the lab is not up: scripts/lab up", file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**environ(folder), **podman.environment()}
+        commands = {
+            "python -c pass": [sys.executable, "-c", "pass"],
+            "podman version": podman.command("version"),
+            "gpuconsole check": [sys.executable, "-m", "console", "check", "--socket", lab.podman_url],
+        }
+        times: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(runs):
+            for name, command in commands.items():
+                began = time.monotonic()
+                subprocess.run(command, env=env, capture_output=True, check=False)
+                times[name].append(time.monotonic() - began)
+    for name, taken in times.items():
+        print(f"{name:<28} {statistics.median(taken):.2f} s   {min(taken):.2f} to {max(taken):.2f}, {runs} runs")
+    return 0
 
 
 def _cursor_rows(screen: pyte.Screen) -> list[int]:
