@@ -12,6 +12,7 @@ speaks the real protocols, so that everything from the clients upwards is the co
     podman_service.py  libpod's REST API on a Unix socket (podman_shapes.py)
     nvml.py            a stand-in for the module pynvml, reading the state file that is written each second
     host.py            the machine: a folder that stands for `/`, with the files of /proc, /sys and /etc that count
+    recording.py       what files cannot hold (devices, labels, units, what programs print), for checks; from host.toml
     repository.py      the model repository on disk, its model files sparse; server_log.py: what the server logged
 
 Behind Triton's figures is `planning/batcher.py`, event by event, so they fit together as a real server's do. With a
@@ -20,5 +21,5 @@ inference then waits for the next step. `models=N` serves N small models, a part
 
 The process id that NVML and Podman name is above Linux's largest possible one, so it is no real process's.
 Not simulated: gRPC, loading and unloading (the server says that it was started with model control off), changes to the
-container, and the sizes of file systems, which are those of the folder that the files lie in.
+container, and the sizes of file systems but for checks: they are those of the folder that the files lie in.
 """

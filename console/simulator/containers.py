@@ -15,6 +15,7 @@ from console.simulator.server_log import LogLine
 NS_PER_SECOND = 1_000_000_000
 CONTAINER_ID = "9f3c2e1a77b0d46c5e8f0a1b2c3d4e5f60718293a4b5c6d7e8f9012345678abc"
 NAME = "triton"
+ADDRESS = "10.88.0.7"
 IMAGE_ID = "5c1b0e2f9d7a48c6b3e1f0a2d4c6e8f00112233445566778899aabbccddeeff0"
 IMAGE = "nvcr.io/nvidia/tritonserver:24.10-py3"
 COMMAND = [

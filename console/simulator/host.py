@@ -8,13 +8,14 @@ Left out, because they are asked of the file system and not read from a file: si
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from console.simulator.card import DRIVER, UPDATED_LIBRARY
+from console.simulator.card import DRIVER, UPDATED_LIBRARY, UUID
 from console.simulator.containers import Container
 
 NS_PER_SECOND = 1_000_000_000
@@ -37,13 +38,26 @@ UPDATE_BEFORE_S = 12 * 60
 CONTROLLERS = ("cpu,cpuacct", "memory", "pids")
 
 
-CDI = """{
-  "cdiVersion": "0.5.0",
-  "kind": "nvidia.com/gpu",
-  "devices": [{"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}],
-  "containerEdits": {"deviceNodes": [{"path": "/dev/nvidiactl"}, {"path": "/dev/nvidia-uvm"}]}
-}
+CARD = "0000:3b:00.0"
+"""The GPU's PCI address."""
+CARD_NODES = ("/dev/nvidia0", "/dev/dri/card0", "/dev/dri/renderD128")
+DRIVER_NODES = ("/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+HOOK = "/usr/bin/nvidia-cdi-hook"
+LIBRARIES = (
+    "libEGL_nvidia.so", "libGLX_nvidia.so", "libcuda.so", "libcudadebugger.so", "libnvcuvid.so",
+    "libnvidia-allocator.so", "libnvidia-cfg.so", "libnvidia-eglcore.so", "libnvidia-encode.so", "libnvidia-glcore.so",
+    "libnvidia-glsi.so", "libnvidia-gpucomp.so", "libnvidia-ml.so", "libnvidia-nvvm.so", "libnvidia-opencl.so",
+    "libnvidia-ptxjitcompiler.so", "libnvidia-rtcore.so", "libnvidia-tls.so", "libnvoptix.so",
+)  # fmt: skip
+"""What the driver's packages put in /usr/lib64, less the version at the end."""
+LIMITS = """Limit                     Soft Limit           Hard Limit           Units
+Max stack size            67108864             67108864             bytes
+Max processes             4194304              4194304              processes
+Max open files            1048576              1048576              files
+Max locked memory         unlimited            unlimited            bytes
 """
+DOMAIN = "system_u:system_r:container_t:s0:c112,c517"
+"""What SELinux calls the container's processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +143,12 @@ class Host:
             "proc/sys/kernel/hostname": f"{HOSTNAME}\n",
             "proc/driver/nvidia/version": f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER}  Release Build\n",
             "sys/module/nvidia/version": f"{DRIVER}\n",
-            **dict.fromkeys(("dev/nvidia0", "dev/nvidiactl", "dev/nvidia-uvm"), ""),
-            f"usr/lib64/libnvidia-ml.so.{library}": "",
+            **{path.lstrip("/"): "" for path in (*CARD_NODES, *DRIVER_NODES, *_mounted(library), HOOK)},
             "sys/devices/system/cpu/online": f"0-{CORES - 1}\n",
             "sys/block/nvme0n1/size": "1875385008\n",
-            "sys/bus/pci/devices/0000:3b:00.0/vendor": "0x10de\n",
-            "sys/bus/pci/devices/0000:3b:00.0/class": "0x030200\n",
-            "etc/cdi/nvidia.json": CDI,
+            f"sys/bus/pci/devices/{CARD}/vendor": "0x10de\n",
+            f"sys/bus/pci/devices/{CARD}/class": "0x030200\n",
+            "etc/cdi/nvidia.json": _cdi_spec(),
             "dev/kmsg": f"5,0,0,-;Linux version {KERNEL}\n",
             "var/log/dnf.rpm.log": self._package_log() if mismatch else "",
         }
@@ -146,7 +159,7 @@ class Host:
         return "".join(
             f"{stamp} SUBDEBUG Upgrade: {name}-3:{UPDATED_LIBRARY}-1.el8.x86_64\n"
             f"{stamp} SUBDEBUG Upgraded: {name}-3:{DRIVER}-1.el8.x86_64\n"
-            for name in ("nvidia-driver", "nvidia-driver-cuda", "kmod-nvidia-open-dkms")
+            for name in ("nvidia-driver", "nvidia-driver-cuda", "kmod-nvidia-latest-dkms")
         )
 
     def container_files(self, container: Container) -> dict[str, str]:
@@ -154,8 +167,11 @@ class Host:
         scope = f"machine.slice/libpod-{container.id}.scope"
         process, pid = f"proc/{container.pid}", container.pid
         files = {
+            f"{process}/attr/current": f"{DOMAIN}\0",
             f"{process}/cmdline": "\0".join(container.command) + "\0",
-            f"{process}/status": "Name:\ttritonserver\nState:\tS (sleeping)\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n",
+            f"{process}/limits": LIMITS,
+            f"{process}/status": "Name:\ttritonserver\nState:\tS (sleeping)\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n"
+            f"VmLck:\t0 kB\nVmSwap:\t0 kB\nCpus_allowed_list:\t0-{CORES - 1}\nMems_allowed_list:\t0\n",
             f"{process}/cgroup": "".join(f"{n}:{name}:/{scope}\n" for n, name in enumerate(CONTROLLERS, start=2)),
         }
         folders = {name: f"sys/fs/cgroup/{name}/{scope}" for name in CONTROLLERS}
@@ -216,6 +232,36 @@ class Host:
         pages = TRITON_MEMORY // PAGE
         before = f"{pid} (tritonserver) S 1 {pid} {pid} 0 -1 4194560 0 0 0 0"
         return f"{before} {ticks} 0 0 0 20 0 {TRITON_TASKS} 0 {start} {TRITON_MEMORY * 3} {pages}\n"
+
+
+def _mounted(version: str) -> list[str]:
+    """What a container gets of the driver of that version."""
+    programs = ("nvidia-smi", "nvidia-debugdump", "nvidia-persistenced")
+    paths = [f"/usr/lib64/{name}.{version}" for name in LIBRARIES]
+    return [*paths, *(f"/usr/bin/{name}" for name in programs), "/run/nvidia-persistenced/socket"]
+
+
+def _cdi_spec() -> str:
+    """What nvidia-ctk wrote when the driver that runs was installed."""
+    arguments = {
+        "create-symlinks": ["--link", "libcuda.so.1::/usr/lib64/libcuda.so"],
+        "enable-cuda-compat": [f"--host-driver-version={DRIVER}"],
+        "update-ldcache": ["--folder", "/usr/lib64"],
+    }
+    hook = {"hookName": "createContainer", "path": HOOK}
+    shared = {
+        "deviceNodes": [{"path": node} for node in DRIVER_NODES],
+        "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+        "hooks": [hook | {"args": ["nvidia-cdi-hook", name, *words]} for name, words in arguments.items()],
+        "mounts": [
+            {"hostPath": path, "containerPath": path, "options": ["ro", "nosuid", "nodev", "bind"]}
+            for path in _mounted(DRIVER)
+        ],
+    }
+    own = {"deviceNodes": [{"path": node} for node in CARD_NODES]}
+    devices = [{"name": name, "containerEdits": own} for name in ("0", UUID, "all")]
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices, "containerEdits": shared}
+    return json.dumps(spec, indent=2) + "\n"
 
 
 class HostFolder:

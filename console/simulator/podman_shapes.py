@@ -12,8 +12,8 @@ from typing import Any
 
 from console.simulator.box import Box
 from console.simulator.card import MIB
-from console.simulator.containers import IMAGE, IMAGE_ID, Body, Container, ContainerEvent
-from console.simulator.host import CORES, HOSTNAME, KERNEL, MEMORY, TRITON_MEMORY, TRITON_TASKS
+from console.simulator.containers import ADDRESS, IMAGE, IMAGE_ID, Body, Container, ContainerEvent
+from console.simulator.host import CORES, DOMAIN, HOSTNAME, KERNEL, MEMORY, TRITON_MEMORY, TRITON_TASKS
 from console.simulator.server_log import NS_PER_SECOND
 
 PODMAN_VERSION = "4.9.4"
@@ -82,12 +82,18 @@ class Shapes:
                 "hostname": HOSTNAME,
                 "kernel": KERNEL,
                 "logDriver": "k8s-file",
+                "networkBackend": "netavark",
                 "memTotal": MEMORY,
                 "ociRuntime": {"name": "crun", "path": "/usr/bin/crun"},
                 "os": "linux",
-                "security": {"rootless": False, "selinuxEnabled": False, "seccompEnabled": True},
+                "security": {"rootless": False, "selinuxEnabled": True, "seccompEnabled": True},
             },
-            "store": {"containerStore": store, "graphDriverName": "overlay", "imageStore": {"number": 1}},
+            "store": {
+                "containerStore": store,
+                "graphDriverName": "overlay",
+                "graphRoot": "/var/lib/containers/storage",
+                "imageStore": {"number": 1},
+            },
             "registries": {},
             "plugins": {"log": ["k8s-file", "none", "passthrough", "journald"]},
             "version": {"APIVersion": PODMAN_VERSION, "Version": PODMAN_VERSION, "OsArch": "linux/amd64"},
@@ -147,11 +153,12 @@ class Shapes:
             "Name": one.name,
             "RestartCount": one.restarts,
             "Driver": "overlay",
+            "ProcessLabel": DOMAIN,
             "ExecIDs": [],
             "Mounts": [_mount(mount) for mount in one.body.get("mounts") or () if mount.get("type") == "bind"],
             "Dependencies": [],
             "NetworkSettings": {
-                "IPAddress": "10.88.0.7" if one.running else "",
+                "IPAddress": ADDRESS if one.running else "",
                 "Ports": bindings if one.running else {},
             },
             "IsInfra": False,
@@ -337,7 +344,7 @@ def _host_config(one: Container, bindings: dict[str, Any]) -> dict[str, Any]:
             for mount in body.get("mounts") or ()
         ],
         "CgroupManager": "systemd",
-        "LogConfig": {"Type": "k8s-file", "Config": None, "Path": "", "Tag": "", "Size": "0B"},
+        "LogConfig": {"Type": "k8s-file", "Config": None, "Path": "", "Tag": "", "Size": "50MB"},
         "NetworkMode": (body.get("netns") or {}).get("nsmode") or "bridge",
         "PortBindings": bindings,
         "RestartPolicy": {

@@ -21,6 +21,8 @@ from console.simulator.containers import Container
 from console.simulator.host import HostFolder
 from console.simulator.http_server import Holder
 from console.simulator.podman_service import PodmanService, Pulse
+from console.simulator.recording import FILE as RECORDING
+from console.simulator.recording import machine, recording
 from console.simulator.scenes import Scene
 from console.simulator.triton_server import TritonServer
 
@@ -48,16 +50,19 @@ class SimulatorProcess:
         self._seed = seed
         start_ns = STEPPED_START_NS if stepped else time.time_ns()
         self._ports = (Holder(), Holder())
+        self._repository = folder / REPOSITORY
+        self._keep_below_root(self._repository)
         http, metrics = (port.port for port in self._ports)
         self._box = Box(
             scene,
             seed=seed,
             start_ns=start_ns,
-            repository=folder / REPOSITORY,
+            repository=self._repository,
             ports=(http, metrics),
             clock_ns=time.monotonic_ns() - time.time_ns(),
         )
         self._host_folder = HostFolder(folder / ROOT)
+        self._machine = machine(scene.nvml_error != 0)
         self._shown: tuple[Container, int] | None = None
         self._files: dict[str, str] = {}
         self._pulse = Pulse()
@@ -78,7 +83,7 @@ class SimulatorProcess:
             await self._triton.follow()
             await podman.start(self._folder / SOCKET_FILE)
             self._host_folder.write(self._box.host.fixed_files(self._box.scene.nvml_error != 0))
-            self._mirror_repository()
+            self._record()
             self._write_state()
             self._write_ready()
             await self._live()
@@ -87,12 +92,16 @@ class SimulatorProcess:
             await self._triton.close()
             self._remove_files()
 
-    def _mirror_repository(self) -> None:
-        """The repository under its own path below the root too: who looks there for a mount finds it."""
-        path = self._folder / REPOSITORY
-        mirror = self._folder / ROOT / str(path).lstrip("/")
-        mirror.parent.mkdir(parents=True, exist_ok=True)
-        mirror.symlink_to(path)
+    def _keep_below_root(self, path: Path) -> None:
+        """A folder that is found under its path below the root too: no link of the root's leads out of it."""
+        real = self._folder / ROOT / str(path).lstrip("/")
+        real.mkdir(parents=True)
+        path.symlink_to(real)
+
+    def _record(self) -> None:
+        """What files of the folder cannot tell."""
+        running = self._box.containers.running
+        self._host_folder.write({RECORDING: recording(self._machine, running, self._repository)})
 
     async def _live(self) -> None:
         commands = asyncio.create_task(self._read_stdin())
@@ -163,6 +172,7 @@ class SimulatorProcess:
         self._host_folder.write(self._files)
         moving = self._box.host.moving_files(running, self._box.now_ns)
         self._files |= {name: text for name, text in moving.items() if running is not None and _is_of(name, running)}
+        self._record()
         self._shown = now
 
     def _obey_card_settings(self) -> None:
@@ -194,9 +204,8 @@ class SimulatorProcess:
     def _remove_files(self) -> None:
         for port in self._ports:
             port.close()
-        for name in (REPOSITORY, ROOT):
-            shutil.rmtree(self._folder / name, ignore_errors=True)
-        for name in (READY_FILE, STATE_FILE, SETTINGS_FILE, SOCKET_FILE):
+        shutil.rmtree(self._folder / ROOT, ignore_errors=True)
+        for name in (REPOSITORY, READY_FILE, STATE_FILE, SETTINGS_FILE, SOCKET_FILE):
             (self._folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # somebody else has files there, or has removed it
             self._folder.rmdir()

@@ -40,6 +40,7 @@ class Repository:
         folder.mkdir(parents=True)
         plan = folder / "model.plan"
         with plan.open("wb") as file:
+            file.write(plan_head(model.release(version).tensorrt))
             file.truncate(model.plan_mib * MIB)
         _set_time(plan, written_s)
         _set_time(folder, written_s)
@@ -63,6 +64,12 @@ class Repository:
         """A model's file: when it was changed (ns) and its text. OSError, UnicodeDecodeError."""
         file = self.root / name / "config.pbtxt"
         return file.stat().st_mtime_ns, file.read_text(encoding="utf-8")
+
+
+def plan_head(tensorrt: str) -> bytes:
+    """How an engine file begins: a tag, and from byte 24 on the TensorRT that built it; before 8.6 the tag alone."""
+    version = bytes(int(part) for part in tensorrt.split("."))
+    return b"ptrt".ljust(28, b"\0") if version < b"\x08\x06" else b"ftrt".ljust(24, b"\0") + version
 
 
 def _set_time(path: Path, seconds: float) -> None:

@@ -38,6 +38,8 @@ class Release:
     """Relative difference of its answers: a version that was trained on something else."""
     failed: str | None = None
     """Triton's reason when it cannot be loaded."""
+    tensorrt: str = TENSORRT
+    """What built its engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,9 @@ def _other_tensorrt(built_with: str) -> str:
     )
 
 
-RERANK_REASON = _other_tensorrt("8.5.3.1")
-RECALL_REASON = _other_tensorrt("10.7.0.23")
+def _built_with(version: int, tensorrt: str) -> Release:
+    return Release(version, failed=_other_tensorrt(tensorrt), tensorrt=tensorrt)
+
 
 RANKING = Model(
     name="ranking",
@@ -164,7 +167,7 @@ RECALL = Model(
     plan_mib=1638,
     other_versions=(8,),
     pinned=True,
-    releases=(Release(8, failed=RECALL_REASON),),
+    releases=(_built_with(8, "10.7.0.23"),),
 )
 RERANK = Model(
     name="rerank",
@@ -240,9 +243,7 @@ SCENES: dict[str, Scene] = {
             summary="rerank's engine was made by another TensorRT; the other models serve",
             verdict="V04",
             models=tuple(
-                replace(m, releases=(*m.releases, Release(m.version, failed=RERANK_REASON)))
-                if m.name == "rerank"
-                else m
+                replace(m, releases=(*m.releases, _built_with(m.version, "8.5.3.1"))) if m.name == "rerank" else m
                 for m in HEALTHY.models
             ),
         ),
