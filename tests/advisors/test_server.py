@@ -12,6 +12,7 @@ from console.advisors.rule import Look
 from console.advisors.server import last_start, load_reason
 from console.advisors.table import table
 from console.advisors.why import Why
+from console.core.finding import Cause, MendingStep, Report
 from console.core.history import History
 from console.core.model import (
     Asked,
@@ -65,6 +66,27 @@ def told(box: Snapshot, id_: str, **asked: Any) -> Verdict | None:
 
 
 # ------------------------------------------------------------------------------------------------------------- V01
+
+
+def looked(ago: float, *causes: Cause) -> Reading[Report]:
+    return good("checks", Report(NOW - ago, 1.0, "box", (), causes), 300.0)
+
+
+def test_down_for_a_cause_that_the_checklist_found() -> None:
+    steps = (MendingStep("B07", "write the spec"), MendingStep("", "the unit starts by itself"))
+    signs = ("B07 names libraries of 550.90.07", "A06 loaded driver is 570.86.15", "E01 the start error names one")
+    cause = Cause("B07", "the container cannot start: stale spec", "sure, 3 of 3 signs", "fail", signs, ("E01",), steps)
+    found = told(down(checks=looked(5, cause)), "V01")
+    assert found is not None
+    assert (found.title, found.trust, found.next_key) == ("the container cannot start: stale spec", "sure", "6")
+    assert found.lines[:3] == (*signs[:2], "mend: B07 write the spec, then the unit starts by itself")
+    before = told(down(checks=looked(60, cause)), "V01")
+    assert before is not None
+    assert before.title.startswith("triton is not running: exit 126"), "that look was before the stop"
+    other = Cause("F01", "powersave", "sure", "warn")
+    unlinked = told(down(checks=looked(5, other)), "V01")
+    assert unlinked is not None
+    assert unlinked.title.startswith("triton is not running"), "it has nothing to do with the stop"
 
 
 def test_a_container_that_ended() -> None:
