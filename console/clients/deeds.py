@@ -221,7 +221,8 @@ def do(deed: Deed) -> str:
     if deed.kind == "run":
         return host_files.run_as(deed.argv, deed.root, deed.seconds)
     if deed.kind == "mode":
-        return _give_mode(deed.path, deed.mode, deed.root)
+        host_files.give_mode(deed.path, deed.mode, deed.root)
+        return ""
     if deed.kind == "move":
         if host_files.look(deed.path).kind == "none" and host_files.look(deed.text).kind != "none":
             return "it was moved already"
@@ -262,7 +263,7 @@ def _restore(file: KeptFile) -> None:
         if now.kind in ("none", "link"):
             raise SourceError("protocol", f"{file.path} is not what it was any more")
         if now.mode != file.mode:
-            _give_mode(file.path, file.mode, file.root)
+            host_files.give_mode(file.path, file.mode, file.root)
         return
     if now.kind == "other":
         raise SourceError("protocol", f"{file.path} is no plain file any more")
@@ -273,7 +274,3 @@ def _restore(file: KeptFile) -> None:
     like = Seen("file", file.mode, file.uid, file.gid, len(file.content))
     if now != like or host_files.content(file.path) != file.content:
         host_files.install(file.path, file.content, like, file.root)
-
-
-def _give_mode(path: str, mode: int, root: bool) -> str:
-    return host_files.run_as(["chmod", "--", f"{mode:04o}", path], root, LIMIT)

@@ -225,6 +225,23 @@ def _install_by_sudo(path: str, made: str, like: Seen) -> None:
         raise
 
 
+def give_mode(path: str, mode: int, root: bool) -> None:
+    """Change the mode of what is there; SourceError where that fails, or it is a link by now."""
+    if root and os.geteuid() != 0:
+        run_as(["chmod", "--", f"{mode:04o}", path], True, LIMIT)
+        return
+    try:
+        handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if stat.S_ISLNK(os.fstat(handle).st_mode):
+                raise SourceError("protocol", f"{path} is a link: change by hand what it leads to")
+            os.chmod(f"/proc/self/fd/{handle}", mode)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise SourceError("permission", f"{path} cannot be given mode {mode:04o}: {error.strerror}") from error
+
+
 def remove(path: str, root: bool) -> None:
     """Take a file away; SourceError where that fails."""
     try:

@@ -206,6 +206,19 @@ def test_modes_and_moves(tmp_path: Path) -> None:
         do(move)
 
 
+def test_a_mode_is_given_to_no_link_that_came_meanwhile(tmp_path: Path) -> None:
+    """Whoever may write to the folder could have root open another's file with it."""
+    there, link = tmp_path / "there", tmp_path / "link"
+    there.write_text("secret")
+    there.chmod(0o600)
+    link.symlink_to(there)
+    with pytest.raises(SourceError, match="is a link"):
+        do(Deed("mode", path=str(link), mode=0o644))
+    with pytest.raises(SourceError, match=r"none cannot be given mode 0644: No such file"):
+        do(Deed("mode", path=str(tmp_path / "none"), mode=0o644))
+    assert mode_of(there) == 0o600
+
+
 def test_what_a_program_says_and_how_it_ends() -> None:
     assert do(Deed("run", ("sh", "-c", "echo first; echo last"))) == "last"
     with pytest.raises(SourceError, match=r"ended with 3: no good$"):
@@ -349,7 +362,10 @@ def test_sudo_is_asked_only_for_what_needs_root(sudo: Path) -> None:
         assert trouble(fix(Deed("run", ("true",), root=False))) == ""
         assert asked(sudo) == []
         assert trouble(fix(Deed("run", ("true",)))) == ""
-    assert asked(sudo) == ["true"]
+        assert asked(sudo) == ["true"]
+        assert trouble(fix(Deed("mode", path=str(sudo / "sudo"), mode=0o755))) == ""
+        do(Deed("mode", path=str(sudo / "sudo"), mode=0o755))
+    assert asked(sudo) == ["true", "true", f"chmod -- 0755 {sudo / 'sudo'}"]
 
 
 def test_sudo_that_wants_a_password_or_is_not_here(sudo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
