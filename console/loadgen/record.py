@@ -1,0 +1,257 @@
+"""The record of a run: one JSON line per run in the state folder, and two of them compared."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from console.clients.files import append_synced, private_folder
+from console.core.encode import to_json
+from console.core.plan import WrongInput
+from console.core.text import one_line
+from console.loadgen.errors import Failed
+from console.loadgen.histogram import Histogram, Latency
+from console.loadgen.schedule import Load
+
+FOLDER = "load"
+NAME = "runs.jsonl"
+MOST_BYTES = 256 * 1024 * 1024
+
+
+class Slice(Struct, frozen=True):
+    """About one second of a run."""
+
+    at: float
+    """Seconds from the beginning of the measured part to the end of the slice."""
+    done: int
+    errors: int
+    p50: float | None
+    p99: float | None
+    """ms, by the answers of this second."""
+    late: int = 0
+
+
+class Client(Struct, frozen=True):
+    """What the sender saw and did."""
+
+    seconds: float
+    """Of the measured part, from its beginning to its last intended time."""
+    sent: int
+    done: int
+    """Good answers, those after the end of `seconds` too."""
+    in_time: int
+    """Of these, those that came within `seconds`: throughput is by them."""
+    latency: Latency
+    histogram: str
+    """Of the good answers, HdrHistogram V2, µs."""
+    sum_us: int
+    errors: Mapping[str, Failed] = field(default_factory=dict)
+    late: int = 0
+    """Sent more than 1 ms after the intended time."""
+    late_mean_ms: float = 0.0
+    late_max_ms: float = 0.0
+    cpu_s: float = 0.0
+    """Processor time of the sender."""
+    connections: int = 0
+    slices: tuple[Slice, ...] = ()
+
+    @property
+    def throughput(self) -> float:
+        """Good answers a second."""
+        return self.in_time / self.seconds if self.seconds else 0.0
+
+    @property
+    def cpu_share(self) -> float:
+        """Of one core."""
+        return self.cpu_s / self.seconds if self.seconds else 0.0
+
+
+class Server(Struct, frozen=True):
+    """What Triton counted of this model over the same time, by its statistics; means per counted request, in ms."""
+
+    requests: int
+    """Successes."""
+    failures: int
+    total_ms: float | None = None
+    queue_ms: float | None = None
+    input_ms: float | None = None
+    infer_ms: float | None = None
+    output_ms: float | None = None
+    batch: float | None = None
+    """Mean, of executions."""
+    executions: int = 0
+
+
+class Run(Struct, frozen=True):
+    """One run."""
+
+    id: int
+    wall: float
+    """When its measured part began."""
+    host: str
+    by: str
+    target: str
+    model: str
+    version: str
+    load: Load
+    warmup_s: float
+    batch: int
+    inputs: str
+    answers: str
+    """How answers were checked."""
+    client: Client
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Of batching, as it was served."""
+    server: Server | None = None
+    server_unknown: str = ""
+    goal_ms: float | None = None
+    """p99 that was wanted."""
+    met: bool | None = None
+    ended: str = "duration"
+    """duration, count, stopped, or why it stopped itself."""
+    steady: str = ""
+    """"": steady; else why not."""
+    not_valid: str = ""
+    """"": valid; else what happened under way."""
+    notes: tuple[str, ...] = ()
+
+    def shape(self) -> Histogram:
+        """Its latencies; ValueError where the record is damaged."""
+        return Histogram.decoded(self.client.histogram, self.client.sum_us)
+
+
+def keep(state: Path, run: Run) -> Run:
+    """Append it under the next number; OSError where it cannot be written."""
+    folder = private_folder(state / FOLDER)
+    with _locked(folder):
+        taken = max((one.id for one in load_all(state)), default=0)
+        numbered = msgspec.structs.replace(run, id=taken + 1)
+        append_synced(folder / NAME, to_json(numbered))
+    return numbered
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Two runs that end together get two numbers."""
+    handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def load_all(state: Path) -> list[Run]:
+    """All kept runs, oldest first; a torn or foreign line is passed over. OSError where they cannot be read."""
+    file = state / FOLDER / NAME
+    decoder = msgspec.json.Decoder(Run)
+    found: list[Run] = []
+    try:
+        with file.open("rb") as opened:
+            for line in opened:
+                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                    found.append(decoder.decode(line))
+    except FileNotFoundError:
+        return []
+    return found
+
+
+def find(runs: Sequence[Run], text: str) -> Run:
+    """The run of a number, or the last one for `last`. WrongInput."""
+    if text == "last" and runs:
+        return runs[-1]
+    found = next((run for run in runs if str(run.id) == text), None)
+    if found is None:
+        has = f"there are runs {runs[0].id} to {runs[-1].id}" if runs else "no run is kept yet"
+        raise WrongInput(f"there is no run {one_line(text, 40)!r}; {has} (gpuconsole loadtest --list)")
+    return found
+
+
+class Row(Struct, frozen=True):
+    """One figure of two runs; None where one has it not."""
+
+    name: str
+    first: float | None
+    second: float | None
+
+    @property
+    def change(self) -> float | None:
+        """Relative change from the first to the second."""
+        if self.first is None or self.second is None or self.first == 0:
+            return None
+        return self.second / self.first - 1
+
+
+class Comparison(Struct, frozen=True):
+    """Two runs side by side."""
+
+    rows: tuple[Row, ...]
+    differs: Mapping[str, tuple[str, str]]
+    """What else is not the same: model, mode, inputs, settings of batching."""
+    bounds_ms: tuple[float, ...]
+    shares: tuple[tuple[float, ...], tuple[float, ...]]
+    """Of each run's latencies, up to each bound and above the last."""
+
+
+def compare(first: Run, second: Run) -> Comparison:
+    """Figures, distributions and settings. ValueError where a record is damaged."""
+    one, two = first.shape(), second.shape()
+    bounds = _bounds(first, second)
+    return Comparison(
+        tuple(Row(name, a, b) for (name, a), (_, b) in zip(_figures(first), _figures(second), strict=True)),
+        _differences(first, second),
+        bounds,
+        (tuple(one.shares(bounds)), tuple(two.shares(bounds))),
+    )
+
+
+def _figures(run: Run) -> list[tuple[str, float | None]]:
+    at, server = run.client.latency, run.server
+    return [
+        ("done/s", run.client.throughput),
+        ("p50 ms", at.p50),
+        ("p90 ms", at.p90),
+        ("p95 ms", at.p95),
+        ("p99 ms", at.p99),
+        ("p99.9 ms", at.p99_9),
+        ("max ms", at.max),
+        ("errors", float(sum(failed.count for failed in run.client.errors.values()))),
+        ("wait ms", server.queue_ms if server else None),
+        ("infer ms", server.infer_ms if server else None),
+        ("batch", server.batch if server else None),
+    ]
+
+
+def _differences(first: Run, second: Run) -> dict[str, tuple[str, str]]:
+    def told(run: Run) -> dict[str, str]:
+        return {
+            "model": f"{run.model} {run.version}",
+            "target": run.target,
+            "load": run.load.words(),
+            "batch": str(run.batch),
+            "inputs": run.inputs,
+            **run.config,
+        }
+
+    one, two = told(first), told(second)
+    return {
+        name: (one.get(name, ""), two.get(name, ""))
+        for name in {**one, **two}
+        if one.get(name, "") != two.get(name, "")
+    }
+
+
+def _bounds(*runs: Run) -> tuple[float, ...]:
+    """Eight steps of a 1-2-5 scale (or as many as it takes) around what both runs saw."""
+    low = min((run.client.latency.p50 or 1.0) for run in runs) / 4
+    high = max((run.client.latency.p99_9 or 1.0) for run in runs)
+    scale = [base * 10.0**power for power in range(-3, 7) for base in (1, 2, 5)]
+    first = max((at for at, bound in enumerate(scale) if bound <= low), default=0)
+    last = min((at for at, bound in enumerate(scale) if bound >= high), default=len(scale) - 1)
+    return tuple(scale[first : max(last, first) + 1])
