@@ -192,8 +192,9 @@ def gpu_memory(facts: Facts) -> Answer:
         return note(f"{used} ({share:.0%}): a language model's back end takes it on purpose", evidence, **data)
     fix = Fix(
         "S",
-        ("gpuconsole do model.unload MODEL",),
-        effect="fewer instances (instance_group count), one version at a time (E20), or a model less",
+        ("gpuconsole explain E20",),
+        effect="fewer instances (instance_group count), one version at a time (E20), or a model less "
+        "(gpuconsole do model.unload with its name)",
         again=("E18", "E20"),
     )
     return warn(f"GPU {worst.index}: {used} ({share:.0%})", evidence, fix, **data)

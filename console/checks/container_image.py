@@ -10,7 +10,7 @@ from typing import Any
 
 from console.checks.box import DRIVER, NVML, driver, gpus, inspect, no_container, nvml, version
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
-from console.checks.container import GPUS, NEEDS, environment, name_of, podman, recreate, seen, strings, sudo, unit_of
+from console.checks.container import GPUS, NEEDS, environment, name_of, podman, recreate, seen, strings, unit_of
 from console.checks.errors import diagnose
 from console.checks.image_floors import CAPABILITY, FLOORS, Floor, Verdict, newest_for, verdict
 from console.clients.libpod import wall_time
@@ -102,7 +102,7 @@ def _said(
     if how == "between":
         text = f"{image} wants {wants or 'a newer driver'}; {loaded} is of no branch that its notes allow"
         return warn(text, evidence, fix, **data)
-    text = f"{image} wants driver {wants or 'newer'} or later, {loaded} is loaded"
+    text = f"{image} wants {f'driver {wants} or later' if wants else 'a newer driver'}, {loaded} is loaded"
     if _uses_gpu(cards, found):
         return warn(f"{text}; yet it uses the card now", evidence, fix, **data)
     return fail(text, evidence, fix, **data)
@@ -168,16 +168,13 @@ def _older(facts: Facts, found: Mapping[str, Any], loaded: tuple[int, ...], card
     if not release:
         return Fix("S", ("nvidia-smi",), effect="no image of 2022 or later is for this driver: update it")
     image = f"nvcr.io/nvidia/tritonserver:{release}-py3"
-    name = shlex.quote(name_of(found))
-    change = f"{sudo(facts)}gpuconsole do container.recreate {name} image={image}"
-    owner = unit_of(facts)
-    if owner is not None:
-        change = f"{owner.systemctl} edit --full {shlex.quote(owner.name)}"
+    change = recreate(facts, {"image": image}, "the image")
+    where = "" if unit_of(facts) is None else f"; put {image} in the place of the unit's image"
     return Fix(
         "S",
-        (podman(facts, f"pull {image}"), change),
-        effect=f"{release} is the newest whose notes this driver satisfies; TensorRT engines are built anew in it; "
-        "or update the driver (A12), which needs a reboot",
+        (podman(facts, f"pull {image}"), *change.commands),
+        effect=f"{release} is the newest whose notes this driver satisfies{where}; a gap in service; TensorRT engines "
+        "are built anew in it; or update the driver (A12), which needs a reboot",
         again=("E03", "E05"),
     )
 

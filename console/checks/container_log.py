@@ -88,7 +88,7 @@ def log_markers(facts: Facts) -> Answer:
 def _fix(one: Diagnosis) -> Fix | None:
     if not one.do:
         return None
-    return Fix("S", (one.do,), effect=f"{', '.join(one.checks)} tell the cause", again=one.checks)
+    return Fix("S", (), effect=f"{one.do}; {', '.join(one.checks)} tell the cause", again=one.checks)
 
 
 def _has_gpu(facts: Facts) -> bool:

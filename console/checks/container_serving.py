@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Any
 
 from console.checks.box import CONTAINER, at, inspect, no_container, runs
@@ -170,8 +171,8 @@ def version_policy(facts: Facts) -> Answer:
         more = f" (and {len(heavy) - 1} more models)" if len(heavy) > 1 else ""
         fix = Fix(
             "S",
-            ("gpuconsole do model.pin MODEL",),
-            effect="keeps to the versions that are named; or take version_policy out of config.pbtxt and load it again",
+            (f"gpuconsole do model.pin {quote(heavy[0])} version={_newest(facts, heavy[0])}",),
+            effect="keeps to that version alone; or take version_policy out of config.pbtxt and load it again",
             again=("E16",),
         )
         return warn(text + more, evidence, fix, model=heavy[0])
@@ -179,6 +180,12 @@ def version_policy(facts: Facts) -> Answer:
         shown = ", ".join(f"{one_line(name, 40)} {policy.text}" for name, policy in list(others.items())[:3])
         return note(f"{shown}; the others the newest", evidence)
     return ok(f"the newest version of {len(policies)} models", evidence)
+
+
+def _newest(facts: Facts, model: str) -> int:
+    """Of its READY versions."""
+    ready = (one for one in _index(facts) if one.get("name") == model and one.get("state") == "READY")
+    return max((number(one.get("version")) or 0 for one in ready), default=0)
 
 
 def _index(facts: Facts) -> tuple[Mapping[str, Any], ...]:
@@ -224,7 +231,7 @@ def batching(facts: Facts) -> Answer:
         name = idle[0][0]
         fix = Fix(
             "S",
-            (f"gpuconsole do batching.set {name} delay_us=0",),
+            (f"gpuconsole do batching.set {quote(name)} delay_us=0",),
             effect="live at once, after a plan; batching.keep writes it to disk. The Tune screen shows what it brings",
         )
         return warn(idle[0][1] + (f" (and {len(idle) - 1} more)" if len(idle) > 1 else ""), evidence, fix, model=name)

@@ -271,8 +271,8 @@ def _limits_fix(facts: Facts, limits: Mapping[str, tuple[int, int]], asked: Mapp
         return change
     user = next(iter(facts.every("user")), "USER")
     effect = (
-        f"a user's Podman may not go above the hard limit of {user}: this raises it from the next login on (all of the "
-        f"user's sessions ended, or a reboot). Not before, make the container anew: {'; '.join(change.commands)}"
+        f"raises the hard limit of {user} from the next login on (all sessions ended, or a reboot). Not before, make "
+        f"the container anew: {'; '.join(change.commands)}"
     )
     return limits_fix(facts, user, {name: asked[name] for name in capped}, effect, ("F14",))
 

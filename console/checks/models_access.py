@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from console.checks.box import CONTAINER, INSPECT, PING, argv, at, flag, no_container, rootless
+from console.checks.box import INSPECT, PING, argv, at, flag, no_container, rootless
 from console.checks.check import Answer, check, fail, ok, skip, warn
+from console.checks.container import NEEDS as OWNER
+from console.checks.container import podman, recreate
 from console.checks.models_disk import FILES, INDEX, NEEDS, elsewhere, file, ready, repository
 from console.core import triton_command
 from console.core.facts import Evidence, Facts, FileFact, Unknowable
@@ -220,12 +223,13 @@ def _open(facts: Facts, shut: Sequence[tuple[str, FileFact]]) -> Fix:
         (path, fact.mode or 0, (fact.mode or 0) | (0o555 if fact.kind == "dir" else 0o444)) for path, fact in shut
     ]
     few = wanted if len(wanted) <= MOST_DEEDS else []
-    lines = [f"sudo chmod {new:04o} {path}" for path, _, new in few] or [f"sudo chmod -R a+rX {facts.one('models')}"]
+    folder = quote(facts.one("models"))
+    lines = [f"sudo chmod {new:04o} {quote(path)}" for path, _, new in few] or [f"sudo chmod -R a+rX {folder}"]
     return Fix(
         "P",
         tuple(lines),
         "every user of this host may read the files then; takes effect at the next load of the model",
-        "; ".join(f"sudo chmod {old:04o} {path}" for path, old, _ in few),
+        "; ".join(f"sudo chmod {old:04o} {quote(path)}" for path, old, _ in few),
         deeds=tuple(Deed("mode", path=path, mode=new) for path, _, new in few),
         back=tuple(Deed("mode", path=path, mode=old) for path, old, _ in few),
         again=("C07",),
@@ -247,7 +251,7 @@ _OFF = frozenset({"0", "false", "off", "no"})
     "only this host can change what is served",
     group="models",
     slug="model-control-exposed",
-    needs=CONTAINER,
+    needs=OWNER,
     why="In explicit mode whoever reaches the port may unload every model or load another one: Triton asks nobody who "
     "he is. A firewall may stand before it; that is not looked at here.",
     source="Triton inference_protocols.md, limit endpoint access; model_management.md",
@@ -303,21 +307,24 @@ def _open_fronts(found: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
 
 
 def _restrict(facts: Facts, found: Mapping[str, Any], fronts: Sequence[tuple[str, str, int]]) -> Fix:
-    container = _name(facts)
     bindings = at(found, "HostConfig", "PortBindings")
     pairs = {
         str(port).partition("/")[0]: str(at(one, "HostPort") or "")
         for port, ends in (bindings.items() if isinstance(bindings, Mapping) else ())
         for one in (ends if isinstance(ends, list) else ())[:1]
     }
-    inside = ",".join(f"127.0.0.1:{outside}:{port}" for port, outside in pairs.items())
-    lines = [f"gpuconsole do container.recreate {container} ports={inside}"] if inside else []
+    inside = [f"127.0.0.1:{outside}:{port}" for port, outside in pairs.items()]
+    local = recreate(facts, {"ports": ",".join(inside)}, " ".join(f"--publish={one}" for one in inside))
     key = "model-repository:admin-key=SECRET"
-    flags = f"flags=--http-restricted-api={key},--grpc-restricted-protocol={key}"
+    effect = (
+        f"the server's flags --http-restricted-api={key} and --grpc-restricted-protocol={key} keep model control to "
+        "who has your secret, this console too (triton.headers)"
+    )
+    if not inside:
+        return Fix("S", (podman(facts, f"inspect --format '{{{{.Args}}}}' {quote(_name(facts))}"),), effect)
     return Fix(
         "S",
-        (*lines, f"gpuconsole do container.recreate {container} {flags}"),
-        "either: this host's own addresses alone (a proxy lets callers in); or a key for model control, with a secret "
-        "of yours, which this console then needs too (triton.headers). The container is made anew: answers pause",
-        f"gpuconsole do container.back {container}",
+        local.commands,
+        f"answers pause; this host's own addresses alone are served then, and a proxy lets callers in. Or: {effect}",
+        local.undo,
     )

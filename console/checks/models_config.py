@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Any
 
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
@@ -86,7 +87,7 @@ def parses(facts: Facts) -> Answer:
 
 
 def _edit(path: str) -> Fix:
-    return Fix("S", (f"sudo $EDITOR {path}",), "takes effect at the next load of the model or start of the server")
+    return Fix("S", (f"sudoedit {quote(path)}",), "takes effect at the next load of the model or start of the server")
 
 
 # ----------------------------------------------------------------------------------------------------------------- L04
@@ -231,9 +232,12 @@ def limits(facts: Facts) -> Answer:
         size = 8 * max(1, known[first].max_batch_size) * max(1, known[first].total_instances)
         fix = Fix(
             "B",
-            (f"gpuconsole do batching.set {first} max_queue_size={size} timeout_us=1000000 timeout_action=REJECT",),
+            (
+                f"gpuconsole do batching.set {quote(first)} max_queue_size={size} timeout_us=1000000 "
+                "timeout_action=REJECT",
+            ),
             "one full reload of the model. The figures are a beginning: eight full batches, and a second of waiting",
-            f"gpuconsole do batching.revert {first}",
+            f"gpuconsole do batching.revert {quote(first)}",
         )
         return Answer("note", f"{words}: {counted(patient or open_ended)}", lines, fix)
     if delaying:

@@ -92,9 +92,9 @@ def _named(one: Config, names: Iterable[str]) -> Iterator[str]:
 def _rebuild(model: str) -> Fix:
     return Fix(
         "S",
-        ("trtexec --onnx=model.onnx --saveEngine=model.plan --fp16",),
-        f"builds the engine of {model} anew, in a container of the image that serves it and on this card (trtexec is "
-        "in the TensorRT image of the same month)",
+        ("trtexec --onnx=model.onnx --saveEngine=model.plan",),
+        f"builds the engine of {model} anew, with the precision and shapes that it had before (--fp16, --minShapes and "
+        "the like), in a container of the TensorRT image of the month of the one that serves it, and on this card",
     )
 
 
@@ -175,8 +175,11 @@ _ODD: Mapping[str, str] = {
 def _fetch(plan: Plan) -> Fix:
     folder = plan.path.rsplit("/", 1)[0]
     if plan.head is not None and plan.head.kind == "pointer":
-        return Fix("S", (f"cd {folder} && git lfs pull",), "fetches the file's content; then load the model")
-    return Fix("S", (f"ls -l {folder}", f"head -c 64 {plan.path} | xxd"), "shows what it is; copy the right file there")
+        return Fix(
+            "S", (f"cd {shlex.quote(folder)} && git lfs pull",), "fetches the file's content; then load the model"
+        )
+    lines = (f"ls -l {shlex.quote(folder)}", f"head -c 64 {shlex.quote(plan.path)} | xxd")
+    return Fix("S", lines, "shows what it is; copy the right file there")
 
 
 def _head_words(plan: Plan) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from shlex import quote
 
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.models_disk import (
@@ -85,7 +86,7 @@ def newer(facts: Facts) -> Answer:
 def _swap(model: Model, version: int) -> Fix:
     return Fix(
         "B",
-        (f"gpuconsole do model.swap {model.name} version={version}",),
+        (f"gpuconsole do model.swap {quote(model.name)} version={version}",),
         "loads it beside the one that serves, watches, and goes back by itself; both are in memory meanwhile",
         f"gpuconsole do undo, or model.swap {model.name} with the version of before",
     )
@@ -199,6 +200,6 @@ def _loose(facts: Facts) -> Mapping[str, Evidence]:
 def _look(model: Model) -> Fix:
     return Fix(
         "S",
-        (f"ls -lR {model.path}",),
+        (f"ls -lR {quote(model.path)}",),
         "a model is FOLDER/config.pbtxt with FOLDER/1/model.*; move what is no model out of the repository",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from msgspec import Struct
@@ -11,6 +12,8 @@ from msgspec import Struct
 from console.checks import gpu_cards
 from console.checks.box import INSPECT, at, no_container
 from console.checks.check import Answer, check, note, ok, skip, warn
+from console.checks.container import NEEDS as OWNER
+from console.checks.container import recreate
 from console.checks.models_disk import (
     CONFIG_TEXTS,
     CONFIGS,
@@ -66,7 +69,7 @@ _COMPILES = ("pytorch", "onnxruntime", "tensorflow", "python")
     "kernel cache of CUDA is large enough",
     group="models",
     slug="cuda-cache",
-    needs=(*NEEDS, *CONFIG_TEXTS, CONFIGS),
+    needs=(*NEEDS, *OWNER, *CONFIG_TEXTS, CONFIGS),
     why="Kernels that a back end brings for no exact kind of this card are compiled by the driver at their first use "
     "and kept in a cache. Where that is off or too small the first requests after each start wait for it again.",
     source="CUDA programming guide, environment variables (CUDA_CACHE_MAXSIZE); S2 6.1",
@@ -83,7 +86,7 @@ def cuda_cache(facts: Facts) -> Answer:
         off = (Evidence(where, f"CUDA_CACHE_DISABLE={env['CUDA_CACHE_DISABLE']}"),)
         if not models:
             return ok("off, and no back end here compiles kernels", off)
-        fix = _recreate(facts, "env=CUDA_CACHE_DISABLE=0", {"env": "CUDA_CACHE_DISABLE=0"})
+        fix = _with_variable(facts, "CUDA_CACHE_DISABLE=0")
         return Answer("note", f"off (CUDA_CACHE_DISABLE=1); {counted(models)} may compile kernels", off, fix)
     told = env.get("CUDA_CACHE_MAXSIZE")
     line = (Evidence(where, f"CUDA_CACHE_MAXSIZE={told}" if told is not None else "no CUDA_CACHE_MAXSIZE"),)
@@ -101,20 +104,11 @@ def cuda_cache(facts: Facts) -> Answer:
 
 
 def _bigger(facts: Facts) -> Fix:
-    value = f"CUDA_CACHE_MAXSIZE={2 * GIB}"
-    return _recreate(facts, f"env={value}", {"env": value})
+    return _with_variable(facts, f"CUDA_CACHE_MAXSIZE={2 * GIB}")
 
 
-def _recreate(facts: Facts, words: str, values: Mapping[str, str]) -> Fix:
-    container = _container(facts)
-    return Fix(
-        "B",
-        (f"gpuconsole do container.recreate {container} {words}",),
-        "the container is made anew with it: answers pause until its models are loaded; the old one is kept",
-        f"gpuconsole do container.back {container}",
-        action="container.recreate",
-        values=values,
-    )
+def _with_variable(facts: Facts, value: str) -> Fix:
+    return recreate(facts, {"env": value}, f"--env={value}")
 
 
 # ----------------------------------------------------------------------------------------------------------------- L11
@@ -143,7 +137,7 @@ class Need(Struct, frozen=True):
     "shared memory holds the models' tensors",
     group="models",
     slug="shm-models",
-    needs=(*NEEDS, *CONFIG_TEXTS, CONFIGS),
+    needs=(*NEEDS, *OWNER, *CONFIG_TEXTS, CONFIGS),
     why="Each instance of a Python model passes its tensors through /dev/shm. When that is full requests fail, and the "
     "message names the shared memory but not its size.",
     source="Triton python_backend README (shm-default-byte-size); server#4869; S2 6.1 (2x is a rule of thumb)",
@@ -168,7 +162,7 @@ def shm(facts: Facts) -> Answer:
     figures = f"{units.size(size)} for {least}{units.size(total)} of tensors"
     if total > size:
         wanted = f"{math.ceil(2 * total / GIB)}g"
-        fix = _recreate(facts, f"shm_size={wanted}", {"shm_size": wanted})
+        fix = recreate(facts, {"shm_size": wanted}, f"--shm-size={wanted}")
         return warn(f"{figures} at the largest batches", lines, fix, shm=str(size))
     if 2 * total > size:
         return note(f"{figures}: less than twice that, the usual rule", lines, shm=str(size))
@@ -269,7 +263,7 @@ def fit(facts: Facts) -> Answer:
     first = weights[0][0]
     fix = Fix(
         "S",
-        (f"gpuconsole do batching.set {first} instances=1",),
+        (f"gpuconsole do batching.set {quote(first)} instances=1",),
         "fewer instances, fewer models, or lower precision; the order in which they load decides which one fails",
     )
     return warn(text, lines, fix, model=first)

@@ -109,7 +109,7 @@ def _too_new(facts: Facts, path: str, late: list[UnitLine], told: str) -> Answer
     if any(key not in _OPTIONS for key in keys):
         fix = Fix(
             "S",
-            (f"{sudo}$EDITOR {path}", reload_),
+            (f"{'sudoedit' if root else 'vi'} {path}", reload_),
             "say it by PodmanArgs= with the option of podman-run, or leave it out",
         )
         return fail(text, evidence, fix, keys=" ".join(keys))
@@ -136,12 +136,12 @@ def _v2(facts: Facts) -> Fix:
     return Fix(
         "P",
         (
-            f"gpuconsole do unit.write {container} kind=service",
+            unit_box.console(facts, f"unit.write {container} kind=service"),
             unit_box.systemctl(facts, "enable", f"{container}.service"),
         ),
         "a hand-written unit does the same on cgroup v1; D03 has the kernel argument for cgroup v2, which wants a "
         "reboot",
-        "gpuconsole do unit.restore",
+        unit_box.console(facts, f"unit.restore {container}.service"),
         action="unit.write" if facts.every("container") else "",
         values={"kind": "service"} if facts.every("container") else {},
     )

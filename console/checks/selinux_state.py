@@ -47,8 +47,8 @@ def selinux_mode(facts: Facts) -> Answer:
                     "sudo systemctl reboot",
                 ),
                 effect="the next boot labels all files, which takes minutes, and boots once more; nothing is denied "
-                "yet. Once no denials come any more C01 says how to enforce, and C02 how that lasts. An enforcing boot "
-                "over files without labels may not come up, so permissive comes first",
+                "yet (an enforcing boot over files without labels may not come up). Once no denials come any more C01 "
+                "says how to enforce, and C02 how that lasts",
                 undo="before the reboot: put the line back as it was, sudo rm /.autorelabel",
                 reboot=True,
                 again=("C02",),

@@ -42,6 +42,11 @@ def systemctl(facts: Facts, *words: str) -> str:
     return " ".join(("systemctl", "--user", *words) if is_user(facts) else ("sudo", "systemctl", *words))
 
 
+def console(facts: Facts, words: str) -> str:
+    """A line of this console's own, as who owns the containers."""
+    return f"{'' if is_user(facts) else 'sudo '}gpuconsole do {words}"
+
+
 def argv(facts: Facts, *words: str) -> tuple[str, ...]:
     """The same as words, without sudo."""
     return ("systemctl", "--user", *words) if is_user(facts) else ("systemctl", *words)

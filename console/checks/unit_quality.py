@@ -77,10 +77,10 @@ def _mend(facts: Facts, unit: str, faults: Sequence[str]) -> Fix:
     container = (facts.every("container") or ("triton",))[0]
     return Fix(
         "P",
-        (f"gpuconsole do unit.show {container}", f"gpuconsole do unit.write {container}"),
+        tuple(unit_box.console(facts, f"unit.{verb} {container}") for verb in ("show", "write")),
         "writes a unit with these mended: " + "; ".join(faults) + ". Nothing starts or stops; it counts from the next "
         "start on",
-        "gpuconsole do unit.restore",
+        unit_box.console(facts, f"unit.restore {unit}"),
         action="unit.write",
         again=("K02", "E11"),
     )

@@ -39,11 +39,11 @@ def who_manages(facts: Facts) -> Answer:
     fix = Fix(
         "P",
         (
-            f"gpuconsole do unit.write {name}",
+            unit_box.console(facts, f"unit.write {name}"),
             unit_box.systemctl(facts, "enable", f"{name}.service"),
         ),
         "writes the unit; nothing starts or stops. From the next start on systemd manages the container",
-        "gpuconsole do unit.restore",
+        unit_box.console(facts, f"unit.restore {name}.service"),
         action="unit.write",
         again=("K02", "K03"),
     )
@@ -111,7 +111,12 @@ def unit_state(facts: Facts) -> Answer:
     load = found.get("LoadState", "")
     if load not in ("loaded", ""):
         see = Fix(
-            "S", (unit_box.systemctl(facts, "cat", unit), f"systemd-analyze verify {unit}"), "shows what is wrong in it"
+            "S",
+            (
+                unit_box.systemctl(facts, "cat", unit),
+                f"systemd-analyze {'--user ' if unit_box.is_user(facts) else ''}verify {unit}",
+            ),
+            "shows what is wrong in it",
         )
         return fail(f"systemd does not load {unit}: {load}", line, see, state=load)
     if active == "failed":
@@ -131,7 +136,10 @@ def unit_state(facts: Facts) -> Answer:
         root = not unit_box.is_user(facts)
         fix = Fix(
             "P",
-            (unit_box.systemctl(facts, "enable", unit),),
+            tuple(
+                unit_box.systemctl(facts, verb, unit)
+                for verb in (("enable",) if enabled == "disabled" else ("unmask", "enable"))
+            ),
             "takes effect at the next boot; nothing starts or stops now",
             unit_box.systemctl(facts, "disable", unit),
             deeds=(Deed("run", enable, root=root),) if enabled == "disabled" else (),
@@ -139,7 +147,7 @@ def unit_state(facts: Facts) -> Answer:
         )
         return warn(f"{unit} is {enabled}: it does not start after a reboot", line, fix, state=enabled)
     if enabled == "generated" and (path := _without_install(facts)):
-        edit = f"{'' if unit_box.is_user(facts) else 'sudo '}$EDITOR {path}"
+        edit = f"{'vi' if unit_box.is_user(facts) else 'sudoedit'} {path}"
         see = Fix("S", (edit, unit_box.systemctl(facts, "daemon-reload")), "add [Install] with WantedBy= at its end")
         return warn(f"{path.rsplit('/', 1)[-1]} has no [Install]: it does not start after a reboot", line, see)
     if not active:

@@ -157,10 +157,18 @@ def test_exposed(facts: Facts, sign: str, text: str) -> None:
     assert (found.sign, text in found.text) == (sign, True), found.text
 
 
+def test_no_secret_that_is_none_is_set_by_a_paste() -> None:
+    found = says(models_access, "L08", control(**ports("", "")))
+    assert found.fix is not None
+    assert "SECRET" not in "".join(found.fix.commands)
+    assert "SECRET" in found.fix.effect
+
+
 def test_exposure_is_closed_by_hand() -> None:
     found = says(models_access, "L08", control(**ports("", "")))
     assert found.fix is not None
     assert (found.fix.kind, found.fix.deeds, found.fix.action) == ("S", (), "")
     assert (
-        found.fix.commands[0] == "gpuconsole do container.recreate triton ports=127.0.0.1:8000:8000,127.0.0.1:8001:8001"
+        found.fix.commands[0]
+        == "sudo gpuconsole do container.recreate triton ports=127.0.0.1:8000:8000,127.0.0.1:8001:8001"
     )

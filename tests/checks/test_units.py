@@ -97,7 +97,7 @@ def test_a_unit_is_written_where_there_is_none() -> None:
     found = says(units, "K01", box(unit=""))
     assert found.fix is not None
     assert found.fix.action == "unit.write"
-    assert found.fix.commands == ("gpuconsole do unit.write triton", "sudo systemctl enable triton.service")
+    assert found.fix.commands == ("sudo gpuconsole do unit.write triton", "sudo systemctl enable triton.service")
 
 
 NO_INSTALL = QUADLET.partition("[Install]")[0]
