@@ -1,15 +1,15 @@
 """Error texts and whole logs -> diagnoses: what a line means, which checks decide, what to do where none does.
 
 The table is errors.toml (from host.md 6.2 and the public reports); Xids and kills by the kernel are read by
-core/kernel_faults.py and weighed by core/xid.py. Bounded on any input: a line is looked at only where it holds a word
-of the table, in a window, and so many times a table.
+core/kernel_faults.py and weighed by core/xid_incidents.py. Bounded on any input: a line is looked at only where it
+holds a word of the table, in a window, and so many times a table.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
 from importlib.resources import files
@@ -18,12 +18,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from console.core import kernel_faults, xid
+from console.core import kernel_faults
 from console.core.facts import Evidence
 from console.core.finding import Finding
-from console.core.model import Sign
+from console.core.model import KernelFault, Sign
 from console.core.podman_errors import RLIMITS
 from console.core.text import one_line
+from console.core.xid_incidents import Incident, incidents
 
 WINDOW = 2000
 """Characters looked at on each side of a found word: a line without an end must not stall."""
@@ -31,8 +32,6 @@ FIRST_LOOKS, LAST_LOOKS = 1500, 500
 """Lines looked at for each word of the table: so many from the start and from the end of a text."""
 MOST_OF_ONE = 20
 """Diagnoses of one table (one for each model that fails)."""
-INCIDENT = 60.0
-"""Seconds: Xids of one card no further apart are one incident (host.md 6.1)."""
 WRAPPED = 20_000
 """Characters of a text that is looked at once more with its line ends taken out: pasted from a narrow terminal."""
 XID_RULE, OOM_RULE = "xid", "kernel-oom"
@@ -296,39 +295,6 @@ def _evidence(text: str, line: _Line) -> Evidence:
 # ------------------------------------------------------------------------------------------------------ the kernel log
 
 
-class Incident(Struct, frozen=True):
-    """Xids of one card no further than INCIDENT apart: one thing happened."""
-
-    gpu: str
-    """PCI address, 0000:3b:00."""
-    xids: tuple[int, ...]
-    """In their order, each once."""
-    lead: int
-    """The one that names it: the worst of those that are neither 45 (follows others) nor 154 (sums them up)."""
-    meaning: str
-    action: str
-    """Of the worst; what Xid 154 says outranks it."""
-    sign: Sign
-    first: Evidence
-    last: Evidence
-    wall: float | None = None
-    """Of its first line."""
-
-    @property
-    def title(self) -> str:
-        """Such as `GPU 0000:3b:00: Xid 79, the GPU has fallen off the bus (with 45, 154): restart the host`."""
-        rest = ", ".join(str(one) for one in self.xids if one != self.lead)
-        beside = f" (with {rest})" if rest else ""
-        return f"GPU {self.gpu}: Xid {self.lead}, {self.meaning}{beside}: {self.action}"
-
-    @property
-    def checks(self) -> tuple[str, ...]:
-        """Which judge it."""
-        if self.lead == 45:
-            return ("G13", "E11")
-        return ("G13", *_XID_CHECKS.get(self.lead, ()))
-
-
 _XID_CHECKS: Mapping[int, tuple[str, ...]] = {
     48: ("G09", "G11", "G10"),
     54: ("G12",),
@@ -348,83 +314,61 @@ _XID_CHECKS: Mapping[int, tuple[str, ...]] = {
 }
 
 
-def xid_incidents(lines: Iterable[tuple[float | None, str, str]]) -> tuple[Incident, ...]:
-    """Incidents from (seconds or None, line, where) in their order; a line without a time goes with the one before."""
-    chains: list[tuple[str, list[tuple[float | None, int, Evidence]]]] = []
-    open_: dict[str, int] = {}
-    for wall, text, where in lines:
-        fault = kernel_faults.parse(wall or 0.0, text)
-        if fault is None or fault.kind != "xid" or fault.xid is None:
-            continue
-        gpu = _address(fault.pci_bus_id or "")
-        chain = chains[open_[gpu]][1] if gpu in open_ else []
-        before = next((at for at, _, _ in reversed(chain) if at is not None), None)
-        if not chain or (wall is not None and before is not None and abs(wall - before) > INCIDENT):
-            chain = []
-            open_[gpu] = len(chains)
-            chains.append((gpu, chain))
-        chain.append((wall, fault.xid, Evidence(where, fault.text)))
-    return tuple(_incident(gpu, chain) for gpu, chain in chains)
+def xid_title(one: Incident) -> str:
+    """Such as `GPU 0000:3b:00: Xid 79, the GPU has fallen off the bus (with 45, 154): restart the host`."""
+    beside = f" (with {', '.join(map(str, one.others))})" if one.others else ""
+    return f"GPU {one.pci}: Xid {one.lead.xid}, {one.lead.meaning}{beside}: {_action(one)}"
 
 
-def _incident(gpu: str, chain: Sequence[tuple[float | None, int, Evidence]]) -> Incident:
-    known = [xid.describe(number, line.text) for _, number, line in chain]
-    told = [one for one in known if one.xid == 154 and one.action not in (xid.LOOK_AT_OTHERS, "None")]
-    heavy = told[-1] if told else xid.worst(known)
-    leads = [one for one in known if one.xid not in (45, 154)] or [one for one in known if one.xid != 45] or known
-    lead = xid.worst(leads)
-    if heavy is None or lead is None:
-        raise ValueError("an incident has at least one Xid")
-    # "look at the Xids beside it" names nothing to do; alone, 45 is an ordinary end
-    action, sign = heavy.action, heavy.sign
-    if {one.xid for one in known} == {45}:
-        action, sign = "none: an application was ended, as by a kill at its stop", "note"
-    numbers = tuple(dict.fromkeys(number for _, number, _ in chain))
-    return Incident(gpu, numbers, lead.xid, lead.meaning, action, sign, chain[0][2], chain[-1][2], chain[0][0])
-
-
-def _address(pci: str) -> str:
-    """0000:3b:00 of `0000:3B:00`, `00000000:3B:00.0` and `0000:3b:00.0`."""
-    parts = pci.lower().partition(".")[0].split(":")
-    return ":".join([parts[0][-4:].rjust(4, "0"), *parts[1:]]) if len(parts) == 3 else pci.lower()
+def _action(one: Incident) -> str:
+    return "none: it is an ordinary end, as by a kill at its stop" if one.follows_nothing else one.action
 
 
 def _of_kernel(text: str) -> list[tuple[Diagnosis, int]]:
     low = text.lower()
     if len(low) != len(text):
         low = text = low
-    made: list[tuple[Diagnosis, int]] = []
-    lines = sorted(_lines_with(("xid (",), text, low), key=lambda line: line.start)
-    numbered = [(_when(line.text), _with_case(line.text), str(line.start)) for line in lines]
+    return _of_xids(text, low) + _of_oom(text, low)
+
+
+def _of_xids(text: str, low: str) -> list[tuple[Diagnosis, int]]:
+    lines, faults = _xids(sorted(_lines_with(("xid (",), text, low), key=lambda line: line.start))
     groups: dict[tuple[str, int, str], list[Incident]] = {}
-    for one in xid_incidents(numbered):
-        groups.setdefault((one.gpu, one.lead, one.action), []).append(one)
+    for one in incidents(faults):
+        groups.setdefault((one.pci, one.lead.xid, one.action), []).append(one)
+    made: list[tuple[Diagnosis, int]] = []
     for same in list(groups.values())[:MOST_OF_ONE]:
-        head, tail = same[0], same[-1]
-        ends = dict.fromkeys((head.first, tail.last))
-        evidence = tuple(Evidence(f"line {text.count(chr(10), 0, int(e.where)) + 1}", e.text) for e in ends)
-        why = (
-            "The driver reports faults of the card and of what runs on it by number. Lines of one card within a minute "
-            "are one incident; the action is NVIDIA's for the worst of them."
-        )
-        many = f" ({len(same)} times)" if len(same) > 1 else ""
-        made.append(
-            (
-                Diagnosis(
-                    XID_RULE,
-                    head.sign,
-                    head.title + many,
-                    head.checks,
-                    why,
-                    head.action,
-                    evidence,
-                    len(same),
-                    source="NVIDIA Xid catalogue",
-                ),
-                int(head.first.where),
-            )
-        )
-    return made + _of_oom(text, low)
+        first, last = lines[same[0].places[0]], lines[same[-1].places[-1]]
+        evidence = tuple(_evidence(text, line) for line in dict.fromkeys((first, last)))
+        made.append((_of_incident(same[0], len(same), evidence), first.start))
+    return made
+
+
+def _xids(lines: Sequence[_Line]) -> tuple[list[_Line], list[KernelFault]]:
+    """Lines that tell Xids, and these; a line without a time has that of the one before it, else the first known."""
+    told = [_when(line.text) for line in lines]
+    wall = next((one for one in told if one is not None), 0.0)
+    kept: list[_Line] = []
+    faults: list[KernelFault] = []
+    for line, at in zip(lines, told, strict=True):
+        wall = wall if at is None else at
+        fault = kernel_faults.parse(wall, line.text.replace("nvrm: xid", "NVRM: Xid"))  # a whole text may be lowered
+        if fault is not None and fault.kind == "xid":
+            kept.append(line)
+            faults.append(fault)
+    return kept, faults
+
+
+def _of_incident(one: Incident, count: int, evidence: tuple[Evidence, ...]) -> Diagnosis:
+    many = f" ({count} times)" if count > 1 else ""
+    sign: Sign = "note" if one.follows_nothing else one.sign
+    checks = ("G13", "E11") if one.follows_nothing else ("G13", *_XID_CHECKS.get(one.lead.xid, ()))
+    why = (
+        "The driver reports faults of the card and of what runs on it by number. Lines of one card within a minute "
+        "are one incident; the action is NVIDIA's for the worst of them."
+    )
+    source = "NVIDIA Xid catalogue"
+    return Diagnosis(XID_RULE, sign, xid_title(one) + many, checks, why, _action(one), evidence, count, source=source)
 
 
 def _of_oom(text: str, low: str) -> list[tuple[Diagnosis, int]]:
@@ -453,11 +397,6 @@ def _of_oom(text: str, low: str) -> list[tuple[Diagnosis, int]]:
         )
         for one in found.values()
     ]
-
-
-def _with_case(line: str) -> str:
-    """As kernel_faults expects it, where a whole text had to be lowered."""
-    return line.replace("nvrm: xid", "NVRM: Xid")
 
 
 _UPTIME = re.compile(r"\[ {0,8}(\d{1,10}\.\d{3,6})\]")

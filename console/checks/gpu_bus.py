@@ -14,7 +14,6 @@ from console.checks.gpu_cards import (
     SMI_QUERY,
     each,
     missing,
-    pci_address,
     pending,
     seen,
 )
@@ -23,6 +22,7 @@ from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
 from console.core.model import GpuState
 from console.core.text import whole_number
+from console.core.xid_incidents import pci_address
 
 # ----------------------------------------------------------------------------------------------------------------- G14
 

@@ -15,6 +15,7 @@ from console.clients.nvml_card import MIG_PARENT
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.model import GpuBox, GpuState, Sign
 from console.core.text import one_line
+from console.core.xid_incidents import pci_address
 
 PCI = "/sys/bus/pci/devices/*/vendor"
 NEEDS = (NVML, PCI)
@@ -99,13 +100,6 @@ def missing(card: GpuState, field: str) -> Answer:
 def seen(card: GpuState, text: str) -> tuple[Evidence, ...]:
     """A line of evidence from NVML."""
     return (Evidence(f"NVML, GPU {card.index}{f' ({one_line(card.name, 40)})' if card.name else ''}", text),)
-
-
-def pci_address(text: str) -> str:
-    """`00000000:3B:00.0` of NVML and `PCI:0000:3b:00` of the kernel as sysfs writes them, without the function:
-    `0000:3b:00`."""
-    match = re.search(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})", text.lower())
-    return f"{match[1][-4:]}:{match[2]}:{match[3]}" if match else text.lower()
 
 
 # ---------------------------------------------------------------------------------------------------------- nvidia-smi

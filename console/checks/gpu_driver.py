@@ -16,7 +16,6 @@ from console.checks.gpu_cards import (
     each,
     has_device,
     missing,
-    pci_address,
     seen,
 )
 from console.clients.nvml import (
@@ -31,6 +30,7 @@ from console.core.finding import Deed, Fix
 from console.core.model import GpuState
 from console.core.text import one_line
 from console.core.units import size
+from console.core.xid_incidents import pci_address
 
 # ----------------------------------------------------------------------------------------------------------------- G01
 

@@ -10,7 +10,6 @@ from console.checks.gpu_cards import (
     SMI_QUERY,
     each,
     missing,
-    pci_address,
     pending,
     seen,
     start_line,
@@ -19,6 +18,7 @@ from console.checks.gpu_cards import (
 from console.core.facts import Facts
 from console.core.finding import Fix
 from console.core.model import GpuState
+from console.core.xid_incidents import pci_address
 
 _DATA_CENTRE = re.compile(r"\b(?:Tesla|[AHBL]\d{1,3}[SGL]?|GB?H?\d{3}|[TPVK]\d{1,3}|RTX PRO 6000)\b")
 _WORKSTATION = re.compile(r"GeForce|Quadro|TITAN|\bRTX (?!PRO)|GTX", re.IGNORECASE)

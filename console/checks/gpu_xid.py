@@ -6,9 +6,7 @@ action.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from msgspec import Struct
+from collections.abc import Mapping
 
 from console.checks.box import KERNEL_LOG
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
@@ -19,7 +17,6 @@ from console.checks.gpu_cards import (
     each,
     has_device,
     missing,
-    pci_address,
     restart_line,
     seen,
     start_line,
@@ -32,7 +29,7 @@ from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
 from console.core.model import GpuState, KernelFault, Sign
 from console.core.text import one_line
-from console.core.xid import XidMeaning
+from console.core.xid_incidents import Incident, incidents, pci_address
 
 # ----------------------------------------------------------------------------------------------------------------- G12
 
@@ -99,45 +96,9 @@ def _look(card: GpuState) -> Fix:
 
 # ----------------------------------------------------------------------------------------------------------------- G13
 
-TOGETHER = 60.0
-"""Seconds within which lines of one card belong to one incident."""
 OLD = 86400.0
 """Seconds after which an incident that the card has survived weighs less."""
 _ORDER: Mapping[Sign, int] = {"fail": 0, "warn": 1, "note": 2}
-_FOLLOWER = 45
-
-
-class Incident(Struct, frozen=True):
-    """Xids of one card, each within a minute of the one before."""
-
-    pci: str
-    faults: tuple[KernelFault, ...]
-    worst: XidMeaning
-
-    @property
-    def last(self) -> float:
-        """Unix time of its last line."""
-        return self.faults[-1].wall
-
-
-def incidents(faults: Sequence[KernelFault]) -> tuple[Incident, ...]:
-    """Xids grouped by card and time, oldest first."""
-    groups: dict[str, list[list[KernelFault]]] = {}
-    for fault in sorted((one for one in faults if one.kind == "xid"), key=lambda one: one.wall):
-        of_one = groups.setdefault(pci_address(fault.pci_bus_id or ""), [])
-        if of_one and fault.wall - of_one[-1][-1].wall <= TOGETHER:
-            of_one[-1].append(fault)
-        else:
-            of_one.append([fault])
-    found: list[Incident] = []
-    for pci, of_card in groups.items():
-        for group in of_card:
-            meanings = [xids.describe(one.xid, one.text) for one in group if one.xid is not None]
-            leading = [one for one in meanings if one.xid != _FOLLOWER] or meanings
-            worst = xids.worst(leading)
-            if worst is not None:
-                found.append(Incident(pci, tuple(group), worst))
-    return tuple(sorted(found, key=lambda one: one.last))
 
 
 @check(
@@ -158,7 +119,8 @@ def xid(facts: Facts) -> Answer:
     if not isinstance(lines, list):
         raise Unknowable("the kernel log could not be read", "sudo dmesg | grep Xid")
     source = one_line(str(log.get("source") or "kernel log"), 40)
-    found = incidents([fault for line in lines if (fault := _fault(line)) is not None])
+    faults = [fault for line in lines if (fault := _fault(line)) is not None]
+    found = incidents(sorted(faults, key=lambda one: one.wall))
     if not found:
         return ok(f"none as far back as the log goes ({source})")
     weighed = [(_weight(facts, one), one) for one in found]
@@ -175,9 +137,9 @@ def _fault(line: object) -> KernelFault | None:
 
 def _weight(facts: Facts, one: Incident) -> Sign:
     """How much an incident weighs today: one that the card has survived for a day weighs less."""
-    sign = one.worst.sign
-    if one.worst.xid == _FOLLOWER:
-        return "note"  # alone it follows every kill of a process that used the card
+    sign = one.sign
+    if one.follows_nothing:
+        return "note"
     if not facts.wall or not one.last or facts.wall - one.last < OLD or not _answers(facts, one.pci):
         return sign
     return "warn" if sign == "fail" else "note"
@@ -196,18 +158,13 @@ def _answers(facts: Facts, pci: str) -> bool:
 
 
 def _told(facts: Facts, sign: Sign, one: Incident, count: int, source: str) -> Answer:
-    numbers = list(dict.fromkeys(fault.xid for fault in one.faults))
-    shown = [f"Xid {one.worst.xid}"]
-    others = [str(number) for number in numbers if number != one.worst.xid]
-    if others:
-        shown.append(f"with {', '.join(others[:4])}")
+    beside = f" with {', '.join(map(str, one.others[:4]))}" if one.others else ""
     age = f" {units.age(facts.wall - one.last)} ago" if facts.wall and one.last else ""
     more = f"; {count} incidents in all" if count > 1 else ""
-    action = one.worst.action
-    text = f"{' '.join(shown)}{age}, {one.worst.meaning}: {action}{more}"
+    text = f"Xid {one.lead.xid}{beside}{age}, {one.lead.meaning}: {one.action}{more}"
     evidence = tuple(Evidence(_where(source, fault), fault.text) for fault in one.faults[:5])
-    data = {"xid": str(one.worst.xid), "gpu": one.pci}
-    if one.worst.xid == _FOLLOWER:
+    data = {"xid": str(one.lead.xid), "gpu": one.pci}
+    if one.follows_nothing:
         return note(f"Xid 45{age}: work was removed, as after each kill of a process{more}", evidence, **data)
     if sign == "note":
         return note(text, evidence, **data)
@@ -220,7 +177,7 @@ def _where(source: str, fault: KernelFault) -> str:
 
 
 def _mend(facts: Facts, one: Incident) -> Fix | None:
-    action = one.worst.action
+    action = one.action
     if action == xids.RESTART_HOST or "Reboot" in action:
         return Fix("R", ("sudo reboot",), "NVIDIA's action for it; look at seating, power and heat too", reboot=True)
     if action == xids.CHECK_POWER:

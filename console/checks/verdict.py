@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from console.checks import container
-from console.checks.errors import xid_incidents
+from console.checks.errors import xid_title
 from console.checks.links import FELT, WRONG, Graph, graph, rule
+from console.core import kernel_faults
 from console.core.facts import Facts, NotNeededError, Unknowable
 from console.core.finding import Cause, Finding, MendingStep
 from console.core.model import Sign
 from console.core.text import one_line
+from console.core.xid_incidents import incidents
 
 _MENDING = (
     "gpu", "driver", "cdi", "selinux", "podman", "storage", "network", "time", "units", "container", "models", "tuning"
@@ -147,8 +149,10 @@ def _never_began(finding: Finding) -> bool:
 
 
 def _phrase(own: Finding) -> str:
-    if own.id == "G13" and (chain := xid_incidents((None, line.text, line.where) for line in own.evidence)):
-        return chain[-1].title
+    if own.id == "G13":
+        faults = [fault for line in own.evidence if (fault := kernel_faults.parse(0.0, line.text)) is not None]
+        if chain := incidents(faults):
+            return xid_title(chain[-1])
     phrase = rule(own.id).phrase if own.sign == "fail" else ""
     values = {key: one_line(value, 80) for key, value in own.data.items() if value}
     try:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.checks.errors import INCIDENT, Diagnosis, diagnose, rules, xid_incidents
+from console.checks.errors import Diagnosis, diagnose, rules
 from console.core.finding import Finding
 
 LOG = Path("/work/shared/cases/triton/server_log_sample.txt")
@@ -218,38 +218,10 @@ def test_an_xid_chain_of_one_card_is_one_diagnosis_with_the_worst_action() -> No
     assert [line.where for line in one.evidence] == ["line 1", "line 3"]
 
 
-def test_xids_further_apart_or_of_another_card_are_other_incidents() -> None:
-    lines = [
-        (1000.0, "NVRM: Xid (PCI:0000:3b:00): 31, pid=9, MMU Fault", "a"),
-        (1000.0 + INCIDENT + 1, "NVRM: Xid (PCI:0000:3b:00): 13, pid=9, x", "b"),
-        (1001.0, "NVRM: Xid (0000:af:00): 48, pid=9, x", "c"),
-        (None, "NVRM: Xid (PCI:0000:3b:00): 45, pid=9, x", "d"),
-    ]
-    assert [(one.gpu, one.xids) for one in xid_incidents(lines)] == [
-        ("0000:3b:00", (31,)),
-        ("0000:3b:00", (13, 45)),
-        ("0000:af:00", (48,)),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("numbers", "lead", "sign", "action"),
-    [
-        ([45], 45, "note", "an application was ended"),
-        ([13, 45], 13, "warn", "restart the application"),
-        ([94, 45], 94, "warn", "restart the application"),
-        ([48, 63, 45], 48, "warn", "look at"),
-        ([31, 119], 119, "fail", "reset the GPU"),
-        ([109], 109, "fail", "if it repeats"),
-        ([43], 43, "note", "none"),
-        ([999], 999, "warn", "not in NVIDIA's catalogue"),
-    ],
-)
-def test_the_action_is_that_of_the_worst(numbers: list[int], lead: int, sign: str, action: str) -> None:
-    lines = [(float(at), f"NVRM: Xid (PCI:0000:3b:00): {number}, x", "") for at, number in enumerate(numbers)]
-    one = xid_incidents(lines)[0]
-    assert (one.lead, one.sign) == (lead, sign)
-    assert action in one.action
+def test_an_xid_that_only_follows_a_kill_is_no_fault() -> None:
+    one = only("NVRM: Xid (PCI:0000:3b:00): 45, pid=9, Ch 00000008")
+    assert (one.sign, one.checks) == ("note", ("G13", "E11"))
+    assert "ordinary end" in one.do
 
 
 @pytest.mark.parametrize(
