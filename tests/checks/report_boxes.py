@@ -311,6 +311,16 @@ def models_of_mode_0700(box: Tree) -> None:
 
 
 @case(ROOTFUL)
+def unit_brings_it_back(box: Tree) -> None:
+    """Hand-written, as the seed's: no label tells of it, only where its conmon lives."""
+    box.edit("/etc/systemd/system/triton.service", "Restart=on-failure", "Restart=always")
+    box.edit("/etc/systemd/system/triton.service", "Environment=PODMAN_SYSTEMD_UNIT=%n\n", "")
+    labels = {k: v for k, v in effect.inspect(box)["Config"]["Labels"].items() if k != "PODMAN_SYSTEMD_UNIT"}
+    effect.set_container(box, "Config", Labels=labels)
+    effect.set_unit(box, "triton.service", Restart="always")
+
+
+@case(ROOTFUL)
 def quadlet_on_cgroup_v1(box: Tree) -> None:
     box.remove("/etc/systemd/system/triton.service")
     box.change("@units", lambda units: units.pop("triton.service"))
@@ -448,6 +458,19 @@ def somebody_else_on_the_card(box: Tree) -> None:
         answer["box"]["gpus"][0]["processes"].append(other)
 
     box.change("@nvml", more)
+
+
+@case(ROOTFUL)
+def delay_for_batches_of_one(box: Tree) -> None:
+    def alone(stats: Any) -> None:
+        for model in stats["model_stats"]:
+            model["execution_count"] = model["inference_count"]
+
+    box.change("@triton.stats", alone)
+    box.change(
+        "@triton.configs",
+        lambda found: found["resnet50"]["1"]["dynamic_batching"].update(max_queue_delay_microseconds=2000),
+    )
 
 
 @case(ROOTFUL)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from console import explaining
+from console import cli, explaining
 from console.checks.check import Check
 from console.checks.run import all_checks, named
-from console.core.facts import Facts
+from console.core.encode import to_json
+from console.core.facts import Facts, FileFact
 from console.core.plan import WrongInput
 from tests.checks.told import told
 
@@ -121,3 +124,49 @@ def test_standard_input_may_hold_any_bytes(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(explaining, "MOST_TEXT", 10)
     with pytest.raises(WrongInput, match="tail"):
         explaining.read_text(io.BytesIO(b"x" * 11))
+
+
+# -------------------------------------------------------------------------------------------------- the command itself
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Facts of a box that nouveau holds, as `facts --json` writes them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = tmp_path / "facts.json"
+    found = {**NOUVEAU.files, "/sys/bus/pci/devices/0000:3b:00.0/vendor": FileFact("file", "0x10de\n")}
+    path.write_bytes(to_json(replace(NOUVEAU, files=found)))
+    return str(path)
+
+
+def test_the_command_explains_a_check_of_a_recorded_box(box: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["explain", "A03", "--facts", box]) == 0
+    assert "A03  " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["explain", "A99"], 64, "there is no check 'A99'; like it: "),
+        (["explain", "A03", "--text", "x"], 64, "explain wants a check or --text, not both"),
+        (["explain", "A03", "--root", "/", "--facts", "x"], 64, "give one of them"),
+        (["explain", "A03", "--facts", "/nowhere"], 64, "there is no file /nowhere"),
+        (["explain", "A03", "--demo", "--root", "/"], 64, "--demo is a box of its own"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(
+    words: list[str], code: int, said: str, box: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(words) == code
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_the_command_reads_a_log_from_standard_input(
+    box: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(b"\xff\nNo devices were found\n"))
+    monkeypatch.setattr("sys.stdin", stream)
+    assert cli.run(["explain", "--facts", box]) == 0
+    assert "  line        2: No devices were found" in capsys.readouterr().out
