@@ -13,13 +13,11 @@ from console.core import units
 from console.core.encode import to_json
 from console.core.facts import Facts
 from console.core.finding import GROUPS, Finding, Report
-from console.core.model import Sign
+from console.core.sign import ASCII_SIGNS, SIGNS, Sign
 from console.core.text import literal, one_line
 
 SCHEMA = 1
 EXITS: dict[Sign, int] = {"ok": 0, "warn": 1, "fail": 2, "unknown": 3}
-SIGNS: dict[Sign, str] = {"fail": "✗", "warn": "▲", "unknown": "?", "ok": "●", "note": "●", "none": "–"}
-ASCII_SIGNS: dict[Sign, str] = {"fail": "x", "warn": "!", "unknown": "?", "ok": "*", "note": "*", "none": "-"}
 _ASCII = str.maketrans({"→": "->", "≈": "~", "…": "...", "–": "-", "≤": "<=", "≥": ">=", "·": "-"})
 ORDER: tuple[Sign, ...] = ("fail", "warn", "unknown", "note", "ok", "none")
 TITLE = 46

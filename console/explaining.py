@@ -12,7 +12,6 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from console.actions.words import SIGNS
 from console.checks.check import Check
 from console.checks.errors import Diagnosis, as_plain, decided, diagnose
 from console.checks.run import all_checks, judged
@@ -20,6 +19,7 @@ from console.core.encode import to_json
 from console.core.facts import ANSWERS, VARIABLES, Facts
 from console.core.finding import GROUPS, Finding, Fix
 from console.core.plan import WrongInput
+from console.core.sign import ASCII_SIGNS, SIGNS
 from console.core.text import decode, one_line
 
 Collect = Callable[..., Facts]
@@ -28,7 +28,6 @@ NOTHING_KNOWN = 3
 MOST_TEXT = 64 * 1024 * 1024
 """Bytes of standard input."""
 SCHEMA = 1
-ASCII_SIGNS = {"fail": "x", "warn": "!", "unknown": "?", "ok": "*", "note": "*", "none": "-"}
 _CLASSES = {
     "B": "takes effect now, can be taken back; gpuconsole applies it when told to",
     "P": "lasts; gpuconsole applies it with a backup when told to",

@@ -27,6 +27,7 @@ from console.core.encode import to_json
 from console.core.history import History
 from console.core.model import PART_FIELDS, Event, Failure, GpuState, ModelRow, Reading, Snapshot, Verdict
 from console.core.session import Session
+from console.core.sign import ASCII_SIGNS, SIGNS, Sign
 from console.core.store import Store
 from console.core.text import literal, one_line
 
@@ -38,8 +39,6 @@ PARTS = tuple(part for part in PART_FIELDS if part != "checks")
 """The checklist takes longer than a snapshot may; `gpuconsole check` prints it."""
 TWICE = 2
 """Reads of statistics after which there are rates."""
-SIGNS = {"fail": "✗", "warn": "▲", "unknown": "?", "ok": "●", "note": "●", "none": "–"}
-ASCII_SIGNS = {"fail": "x", "warn": "!", "unknown": "?", "ok": "*", "note": "*", "none": "-"}
 
 
 class Judge(Protocol):
@@ -202,7 +201,7 @@ _COLUMNS = ("MODEL", "VER", "STATE", "REQ/s", "MEAN ms", "WAIT", "COMPUTE", "BAT
 _WIDTHS = (20, 4, 11, 7, 8, 7, 8, 9, 6, 5)
 
 
-def _models(snapshot: Snapshot, signs: dict[str, str]) -> Iterator[str]:
+def _models(snapshot: Snapshot, signs: dict[Sign, str]) -> Iterator[str]:
     rows = [row for row in snapshot.models if row.state != "UNAVAILABLE" or row.failed_load]
     if not rows:
         return
@@ -214,8 +213,9 @@ def _models(snapshot: Snapshot, signs: dict[str, str]) -> Iterator[str]:
         yield _model(row, signs)
 
 
-def _model(row: ModelRow, signs: dict[str, str]) -> str:
-    sign = signs["fail" if row.failed_load else {"READY": "ok", None: "unknown"}.get(row.state, "warn")]
+def _model(row: ModelRow, signs: dict[Sign, str]) -> str:
+    states: dict[str | None, Sign] = {"READY": "ok", None: "unknown"}
+    sign = signs["fail" if row.failed_load else states.get(row.state, "warn")]
     name = _cell(one_line(row.name, 200) + (" (ens)" if row.ensemble else ""), _WIDTHS[0])
     head = f"{sign} {name} {row.version or '–':>4} {row.state or '?':<11}"
     if row.failed_load:

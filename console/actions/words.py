@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from console.core import units
 from console.core.gap import figure_words
-from console.core.model import Sign
 from console.core.plan import JournalLine, Outcome, Plan
+from console.core.sign import SIGNS, Sign
 from console.core.text import literal, one_line
 
-SIGNS: dict[Sign, str] = {"fail": "✗", "warn": "▲", "unknown": "?", "ok": "●", "note": "●", "none": "–"}
 DANGER = {"safe": "", "caution": "CAUTION", "danger": "DANGEROUS"}
 OUTCOME: dict[str, Sign] = {"done": "ok", "failed": "fail", "undone": "warn", "refused": "warn", "interrupted": "fail"}
 

@@ -1,4 +1,4 @@
-"""The sign of a judgement."""
+"""The sign of a judgement, and how it is printed."""
 
 from __future__ import annotations
 
@@ -6,3 +6,7 @@ from typing import Literal
 
 Sign = Literal["fail", "warn", "unknown", "ok", "note", "none"]
 """fail ✗, warn ▲, unknown ?, ok ●, note ● (worth knowing, no alarm), none – (does not apply)."""
+
+SIGNS: dict[Sign, str] = {"fail": "✗", "warn": "▲", "unknown": "?", "ok": "●", "note": "●", "none": "–"}
+ASCII_SIGNS: dict[Sign, str] = {"fail": "x", "warn": "!", "unknown": "?", "ok": "*", "note": "*", "none": "-"}
+"""For headless commands where a terminal or a locale has no more."""

@@ -323,7 +323,8 @@ def samples(root: Path) -> dict[str, Any]:
     first = _sample(root)
     time.sleep(SAMPLED)
     second, seconds = _sample(root), time.monotonic() - began
-    idle, swap, irqs = ({key: second[at][key] - first[at].get(key, 0) for key in second[at]} for at in range(3))
+    pairs = zip(first[:3], second[:3], strict=True)
+    idle, swap, irqs = ({key: now[key] - before.get(key, 0) for key in now} for before, now in pairs)
     cpus = max(1, first[3])
     return {
         "seconds": round(seconds, 3),

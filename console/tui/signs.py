@@ -11,9 +11,9 @@ from enum import Enum
 
 from rich.cells import cell_len
 
-from console.core.model import Sign
+from console.core.sign import SIGNS as SIGNS
+from console.core.sign import Sign
 
-SIGNS: dict[Sign, str] = {"fail": "✗", "warn": "▲", "unknown": "?", "ok": "●", "note": "●", "none": "–"}
 SIGN_STYLES: dict[Sign, str] = {
     "fail": "fail",
     "warn": "warn",
