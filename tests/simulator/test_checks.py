@@ -18,6 +18,7 @@ from console.simulator.card import DRIVER, TRITON_PID, UPDATED_LIBRARY, UUID
 from console.simulator.host import CARD, KERNEL
 from console.simulator.scenes import SCENES
 from console.sources import facts as collector
+from console.sources import facts_answers
 
 STANDING = {"A12", "K01"}
 """What each scene warns of: the packages' module stream follows each new branch, and no unit manages the container."""
@@ -28,7 +29,7 @@ def looked(scene: str) -> tuple[Facts, Report]:
     """What the product finds, given all the time that a busy machine takes."""
     with pytest.MonkeyPatch.context() as patch, compose.session(Settings(), demo=scene, seed=1) as session:
         patch.setattr(collector, "DEADLINE", 30.0)
-        patch.setattr(collector, "ANSWER_LIMIT", 20.0)
+        patch.setattr(facts_answers, "ANSWER_LIMIT", 20.0)
         checks = checking.checks_of_group(None)
         facts = checking.facts_for(session.spec, checks)
         return facts, checklist.judge(facts, checks, whole=True)
@@ -125,7 +126,7 @@ def test_the_recording_follows_the_container() -> None:
     checks = [run.named(name) for name in ("E03", "I01")]
     with pytest.MonkeyPatch.context() as patch, compose.session(Settings(), demo="healthy", seed=1) as session:
         patch.setattr(collector, "DEADLINE", 30.0)
-        patch.setattr(collector, "ANSWER_LIMIT", 20.0)
+        patch.setattr(facts_answers, "ANSWER_LIMIT", 20.0)
         recording = Path(session.spec.root, ".gpuconsole/box.json")
         podman = PodmanControl(session.spec.settings.podman.socket, timeout=30.0)
         podman.restart("triton", 1)
