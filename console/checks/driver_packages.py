@@ -142,16 +142,18 @@ def stream(facts: Facts) -> Answer:
         moves = ": it goes on to each new branch" if name == "open-dkms" else ""
         return note(f"{name}{moves}", seen, stream=name)
     loaded = driver(facts)
-    fix = None if loaded is None else attempt(lambda: _steady(loaded[0], bool(is_open(facts))))
+    fix = None if loaded is None else attempt(lambda: _steady(name, loaded[0], bool(is_open(facts))))
     return warn(f"{name} jumps to each new branch", seen, fix, stream=name)
 
 
-def _steady(loaded: str, opened: bool) -> Fix | None:
+def _steady(name: str, loaded: str, opened: bool) -> Fix | None:
     if not branch(loaded):
         return None
+    # `latest` alone is precompiled, and so is the stream that has no ending
+    kind = "-open" if opened else "-dkms" if name.endswith("-dkms") else ""
     lines = (
         "sudo dnf -y module reset nvidia-driver",
-        f"sudo dnf -y module enable nvidia-driver:{branch(loaded)}-{'open' if opened else 'dkms'}",
+        f"sudo dnf -y module enable nvidia-driver:{branch(loaded)}{kind}",
     )
     return Fix("S", lines, "changes what the next dnf update brings; nothing that is installed", again=("A12",))
 
@@ -194,7 +196,7 @@ def held_back(facts: Facts) -> Answer:
     if fresh:
         commands = (
             "dnf nvidia-plugin",
-            "sudo dnf -y module switch-to nvidia-driver:open-dkms --allowerasing",
+            f"sudo dnf -y module switch-to nvidia-driver:{_built_here(modules[0])} --allowerasing",
             REBOOT,
         )
         effect = (
@@ -205,6 +207,12 @@ def held_back(facts: Facts) -> Answer:
         return warn("dnf leaves out kernels that have no precompiled module", fresh[-2:], fix)
     seen = (Evidence("$ rpm -qa", modules[0]),)
     return note("precompiled modules: `dnf nvidia-plugin` tells whether a kernel is held back", seen)
+
+
+def _built_here(package: str) -> str:
+    """The stream of the same branch and kind that DKMS builds: `550-open` for kmod-nvidia-open-550.90.07-KERNEL."""
+    match = re.match(r"kmod-nvidia(-open)?-(\d{3})\.", package)
+    return f"{match[2]}-{'open' if match[1] else 'dkms'}" if match else "open-dkms"
 
 
 def _is_fresh(line: str, wall: float) -> bool:

@@ -26,8 +26,20 @@ _WORKSTATION = re.compile(r"GeForce|Quadro|TITAN|\bRTX (?!PRO)|GTX", re.IGNORECA
 
 def reset_fix(facts: Facts, card: GpuState, effect: str) -> Fix:
     """A reset of one card: all that uses it has to go first."""
-    lines = [stop_line(facts), f"sudo nvidia-smi --gpu-reset -i {card.index}", start_line(facts)]
-    return Fix("R", tuple(line for line in lines if line), effect, again=("G10", "G11", "G12"))
+    lines = reset_lines(facts, str(card.index), bool(card.persistence))
+    return Fix("R", lines, f"{effect}. {CLOSE_FIRST}", again=("G10", "G11", "G12"))
+
+
+CLOSE_FIRST = "Close this console, DCGM and other monitors first: they hold the card"
+
+
+def reset_lines(facts: Facts, card: str, persistence: bool) -> tuple[str, ...]:
+    """What resets a card, named as nvidia-smi names it. Persistence mode holds it as well: the reset is refused with
+    `In use by another client` (NVSentinel#1690, gpu-operator#118)."""
+    lines = [f"sudo nvidia-smi --gpu-reset -i {card}"]
+    if persistence:
+        lines = [f"sudo nvidia-smi -i {card} -pm 0", *lines, f"sudo nvidia-smi -i {card} -pm 1"]
+    return tuple(line for line in (stop_line(facts), *lines, start_line(facts)) if line)
 
 
 # ----------------------------------------------------------------------------------------------------------------- G08

@@ -19,10 +19,8 @@ from console.checks.gpu_cards import (
     missing,
     restart_line,
     seen,
-    start_line,
-    stop_line,
 )
-from console.checks.gpu_memory_faults import reset_fix
+from console.checks.gpu_memory_faults import CLOSE_FIRST, reset_fix, reset_lines
 from console.core import kernel_faults, units
 from console.core import xid as xids
 from console.core.facts import Evidence, Facts, Unknowable
@@ -188,17 +186,16 @@ def _mend(facts: Facts, one: Incident) -> Fix | None:
             return None
         return Fix("S", (line,), "only where the models fail since then: each request that runs is lost")
     if action in (xids.RESET_GPU, xids.REPEATED) or "Reset" in action:
-        index = _index(facts, one.pci)
-        lines = [stop_line(facts), f"sudo nvidia-smi --gpu-reset -i {index}", start_line(facts)]
-        return Fix(
-            "R", tuple(line for line in lines if line), "nothing serves on this card during the reset", again=("G12",)
-        )
+        card = _card(facts, one.pci)
+        index = f"{one.pci}.0" if card is None else str(card.index)
+        lines = reset_lines(facts, index, card is not None and bool(card.persistence))
+        return Fix("R", lines, f"nothing serves on this card during the reset. {CLOSE_FIRST}", again=("G12",))
     return Fix("S", ("sudo dmesg | grep -E 'NVRM|Xid'",), "shows the lines around it")
 
 
-def _index(facts: Facts, pci: str) -> str:
-    """How nvidia-smi names the card: by its index, else its address."""
+def _card(facts: Facts, pci: str) -> GpuState | None:
+    """The card that a line of the log names; None where NVML does not list it."""
     try:
-        return next(str(card.index) for card in cards(facts) if pci_address(card.pci_bus_id or "") == pci)
-    except (Unknowable, StopIteration):
-        return f"{pci}.0"
+        return next((card for card in cards(facts) if pci_address(card.pci_bus_id or "") == pci), None)
+    except Unknowable:
+        return None

@@ -127,6 +127,8 @@ def test_a12_holds_to_the_branch_and_kind_that_run() -> None:
     )
     closed = mended(asked("A12", box({**stream("latest-dkms"), "/proc/driver/nvidia/version": CLOSED})))
     assert closed.commands[1] == "sudo dnf -y module enable nvidia-driver:580-dkms"
+    ready = mended(asked("A12", box({**stream("latest"), "/proc/driver/nvidia/version": CLOSED})))
+    assert ready.commands[1] == "sudo dnf -y module enable nvidia-driver:580"
     assert asked("A12", box({**stream("latest"), **UNLOADED})).fix is None
 
 

@@ -129,6 +129,11 @@ def test_a_reset_goes_around_the_container() -> None:
     assert found.fix.deeds == ()
     assert found.fix.commands == (
         "sudo systemctl stop triton.service",
+        "sudo nvidia-smi -i 0 -pm 0",
         "sudo nvidia-smi --gpu-reset -i 0",
+        "sudo nvidia-smi -i 0 -pm 1",
         "sudo systemctl start triton.service",
     )
+    off = says(gpu_memory_faults, "G10", box(card(retired_pending=True, persistence=False), variables=names))
+    assert off.fix is not None
+    assert not any("-pm" in line for line in off.fix.commands)

@@ -100,7 +100,7 @@ def test_each_class_of_xid_has_its_own_remedy() -> None:
         return says(gpu_xid, "G13", box(answers=log((60, xid(number))), variables=NAMES, wall=NOW)).fix
 
     assert (fix(79).kind, fix(79).reboot) == ("R", True)
-    assert fix(119).commands[1] == "sudo nvidia-smi --gpu-reset -i 0"
+    assert fix(119).commands[2] == "sudo nvidia-smi --gpu-reset -i 0"
     assert (fix(119).kind, fix(119).deeds) == ("R", ())
     assert fix(31).commands == ("sudo systemctl restart triton.service",)
     assert fix(54).kind == "S"
