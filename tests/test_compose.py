@@ -61,7 +61,8 @@ def test_counters_that_began_anew_ask_for_configurations() -> None:
 
 
 def test_every_part_of_the_snapshot_has_a_source() -> None:
-    assert {source.name for source in build(Settings()).sources} == PART_FIELDS.keys()
+    assert {source.name for source in build(Settings(), checks=True).sources} == PART_FIELDS.keys()
+    assert "checks" not in {source.name for source in build(Settings()).sources}, "a snapshot does not wait for them"
 
 
 class Source:

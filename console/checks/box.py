@@ -263,7 +263,8 @@ def nvml(facts: Facts) -> GpuBox:
     box = found.get("box") if isinstance(found, dict) else None
     if box is None:
         error = found.get("error") if isinstance(found, dict) else None
-        raise Unknowable(f"NVML: {error.get('text') if isinstance(error, dict) else 'no answer'}", "nvidia-smi")
+        text = str(error.get("text") or "no answer") if isinstance(error, dict) else "no answer"
+        raise Unknowable(text if text.startswith("NVML") else f"NVML: {text}", "nvidia-smi")
     try:
         return msgspec.convert(box, GpuBox)
     except msgspec.ValidationError as error:

@@ -90,6 +90,7 @@ def nvml_init(facts: Facts) -> Answer:
     if not has_device(facts):
         return skip(NONE_HERE)
     see = f", see {_SEE[code]}" if code is not None and code in _SEE else ""
+    text = text.removeprefix(f"NVML error {code}: ")
     words = f"NVML error {code}: {text or 'no text'}{see}" if code is not None else f"NVML: {text}"
     return fail(words, (Evidence("NVML", f"error {code}: {text}"),), _mend(code), error=str(code))
 

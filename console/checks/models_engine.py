@@ -144,14 +144,14 @@ def engine_version(facts: Facts) -> Answer:
         return ok(f"{len(plans)} engines serve", [Evidence(plans[0].path, _head_words(plans[0]))])
     faults = _log_lines(facts, _VERSION_FAULT)
     if faults:
-        text = one_line(faults[-1].text, 200)
-        match = re.search(r"expecting library version (\S{1,20}) got (\S{1,20}?)[,.]? ", text + " ")
+        model = _refused(facts, plans)
+        match = next((found for line in reversed(faults) if (found := _WANTED.search(line.text[:2000]))), None)
         words = (
-            f"the server's log: TensorRT {match[1]} wanted, the engine is of {match[2]}"
+            f"{model}: TensorRT {match[1]} wanted, the engine is of {match[2]}"
             if match
-            else "the log: " + text
+            else f"{model}, by the log: {one_line(faults[-1].text, 200)}"
         )
-        return fail(words, faults[-3:], _rebuild(plans[0].model), model=plans[0].model)
+        return fail(words, faults[-3:], _rebuild(model), model=model)
     for plan in plans:
         if plan.head is not None and plan.head.kind in ("pointer", "empty", "other"):
             return fail(f"{plan.model}: {_ODD[plan.head.kind]}", [Evidence(plan.path, _head_words(plan))], _fetch(plan))
@@ -170,6 +170,21 @@ _ODD: Mapping[str, str] = {
     "empty": "the engine file is empty",
     "other": "model.plan does not begin like an engine",
 }
+
+
+_WANTED = re.compile(r"expecting library version (\S{1,20}) got (\S{1,20}?)[,.]?(?: |$)")
+_FAILED = re.compile(r"failed to load '([^']{1,200})'")
+
+
+def _refused(facts: Facts, plans: list[Plan]) -> str:
+    """The model that the server's log names last; else one whose engine does not serve."""
+    names = [plan.model for plan in plans]
+    told = [match[1] for line in _log_lines(facts, _FAILED) if (match := _FAILED.search(line.text))]
+    for name in reversed(told):
+        if name in names:
+            return name
+    serving = ready(facts) or {}
+    return next((plan.model for plan in plans if plan.version not in serving.get(plan.model, ())), names[0])
 
 
 def _fetch(plan: Plan) -> Fix:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from console.checks.check import Answer, Check, checks_of
-from console.core.facts import Facts, Unknowable
+from console.core.facts import Facts, NotNeededError, Unknowable
 from console.core.finding import Finding, Report
 from console.core.plan import WrongInput
 from console.core.registry import ImportFailure, discover
@@ -50,6 +50,9 @@ def judged(one: Check, facts: Facts) -> Finding:
         answer = one.judge(facts)
     except Unknowable as missing:
         answer = Answer("unknown", missing.why, settle=missing.settle)
+    except NotNeededError as error:
+        words = f"these facts do not tell of {one_line(str(error.args[0]), 120)}: collect them anew"
+        answer = Answer("unknown", f"{words} (collected for this check, it has a fault of its own)")
     except Exception as error:  # a box can hold anything; one check at fault is a row, not the end of all
         log.exception("check %s", one.id)
         words = one_line(f"{type(error).__name__}: {error}", 120)
