@@ -7,7 +7,7 @@ import re
 from console.checks import box, container
 from console.checks.check import Answer, check, note, ok, skip, warn
 from console.checks.machine import PCI, active, texts, weighed
-from console.checks.network_ports import PORTS, listeners, published
+from console.checks.network_ports import METADATA, PORTS, listeners, published
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.text import one_line, whole_number
@@ -60,7 +60,6 @@ def _speed(mbit: int) -> str:
 
 _RULES = "$ iptables-save -t nat"
 _TABLE = "$ nft list table inet netavark"
-_METADATA = "@triton.metadata"
 _LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
@@ -69,7 +68,7 @@ _LOOPBACK = ("127.", "::1", "::ffff:127.")
     "firewalld lets the ports through",
     group="network",
     slug="firewalld",
-    needs=(PORTS, _RULES, _TABLE, _METADATA, *container.NEEDS),
+    needs=(PORTS, _RULES, _TABLE, METADATA, *container.NEEDS),
     why=(
         "A rootful container's ports are rules of the firewall. A reload of firewalld drops them: the container runs, "
         "the port listens, and nobody gets an answer."
@@ -90,7 +89,7 @@ def firewall(facts: Facts) -> Answer:
     host = box.at(found, "HostConfig", "NetworkMode") == "host"
     if host or box.rootless(facts):
         return _zones(facts, ports, host)
-    if not facts.why_not(_METADATA) and isinstance(facts.answer(_METADATA), dict):
+    if not facts.why_not(METADATA) and isinstance(facts.answer(METADATA), dict):
         return ok("firewalld runs, and Triton answers through its published port")
     rules = _rules(facts, ports)
     if rules is None:

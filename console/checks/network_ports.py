@@ -21,6 +21,7 @@ from console.core.triton_command import (
 )
 
 PORTS = "@ports"
+METADATA = "@triton.metadata"
 _PROCESSES = "@processes"
 _CONTAINERS = "@podman.containers"
 _SETTINGS = "@settings"
@@ -94,7 +95,7 @@ def _own_ports(found: Mapping[str, Any]) -> Iterator[int]:
     "the published ports listen",
     group="network",
     slug="ports-listen",
-    needs=(PORTS, *container.NEEDS),
+    needs=(PORTS, METADATA, *container.NEEDS),
     why=(
         "Podman holds each published port while the container runs. One that nothing listens on means that its "
         "forwarder died: clients are refused although the server is well."
@@ -117,6 +118,9 @@ def listen(facts: Facts) -> Answer:
         return ok(f"{_listed(wanted)} listen", evidence)
     if box.at(found, "HostConfig", "NetworkMode") == "host":
         return note(f"{_listed(missing)}: Triton opens them once its models are loaded", evidence)
+    if len(missing) == len(wanted) and not facts.why_not(METADATA) and isinstance(facts.answer(METADATA), dict):
+        # with enable_port_reservation=false of containers.conf the ports are rules of the firewall alone
+        return note(f"nothing listens on {_listed(missing)}, and Triton answers: by rules alone", evidence)
     name = container.name_of(found)
     unit = container.unit_of(facts)
     line = f"{unit.systemctl} restart {shlex.quote(unit.name)}" if unit is not None else ""

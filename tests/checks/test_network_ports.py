@@ -51,6 +51,12 @@ def test_i01(found: Any, ports: Any, sign: str, text: str | None) -> None:
         assert finding.data["port"] in ("8000", "8001")
 
 
+def test_i01_believes_a_server_that_answers() -> None:
+    answers = ROOTFUL | {"@podman.inspect": container(), "@ports": [], "@triton.metadata": {"live": True}}
+    facts = facts_for(network_ports.listen, dict(PODMAN), answers=answers, variables=IDS)
+    assert said(network_ports.listen, facts).sign == "note"
+
+
 def test_i01_is_restarted_through_its_unit() -> None:
     answers = ROOTFUL | {"@podman.inspect": container(), "@ports": []}
     facts = facts_for(network_ports.listen, answers=answers, variables=IDS | {"unit": ("triton.service",)})
