@@ -35,6 +35,8 @@ class Slice(Struct, frozen=True):
     p99: float | None
     """ms, by the answers of this second."""
     late: int = 0
+    span: float = 1.0
+    """Seconds that it covers."""
 
 
 class Client(Struct, frozen=True):
@@ -57,7 +59,9 @@ class Client(Struct, frozen=True):
     late_mean_ms: float = 0.0
     late_max_ms: float = 0.0
     cpu_s: float = 0.0
-    """Processor time of the sender."""
+    """Processor time of the sender, over `wall_s`."""
+    wall_s: float = 0.0
+    """Of the measured part with the wait for its last answers."""
     connections: int = 0
     slices: tuple[Slice, ...] = ()
 
@@ -69,7 +73,7 @@ class Client(Struct, frozen=True):
     @property
     def cpu_share(self) -> float:
         """Of one core."""
-        return self.cpu_s / self.seconds if self.seconds else 0.0
+        return self.cpu_s / self.wall_s if self.wall_s else 0.0
 
 
 class Server(Struct, frozen=True):
