@@ -87,8 +87,8 @@ class Arrivals:
     def __init__(self, count: Callable[[], int]) -> None:
         """`count` may raise SourceError: then it is kept why nothing is known."""
         self._count = count
-        self._began = time.monotonic()
         self._first, self._why = self._read()
+        self._began = time.monotonic()  # the first look may take long: it asks which models are ensembles
 
     def _read(self) -> tuple[int, str]:
         try:
