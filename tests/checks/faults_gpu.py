@@ -26,7 +26,7 @@ def card_fell_off_the_bus(box: Tree) -> None:
         "NVRM: nvidia-bug-report.sh as root to collect this data before",
         "NVRM: the NVIDIA kernel module is unloaded.",
     )
-    why = {"kind": "lost", "message": "GPU is lost", "hint": ""}
+    why = {"kind": "unavailable", "message": "NVML error 15: the GPU is lost", "hint": ""}
 
     def by(answer: Any) -> None:
         card = answer["box"]["gpus"][0]

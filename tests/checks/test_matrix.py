@@ -280,6 +280,7 @@ def raid_is_whole(box: Tree) -> None:
 
 @shows("I01", on="debian12")
 def forwarder_died(box: Tree) -> None:
+    effects.no_server(box)
     box.tell("@ports", [one for one in box.value("@ports") if one["port"] not in effects.PORTS])
 
 
