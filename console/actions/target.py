@@ -29,6 +29,8 @@ from console.sources.triton import IndexSource, MetricsSource
 LOG_LIMIT = 2.0
 STARTED = "Started HTTPService"
 """What Triton logs when it has loaded its models and begins to answer."""
+ANSWERS_WITHIN = 15.0
+"""Seconds: all of its clients come back to a new server at once, and one look among them may be late."""
 _MOST_LINES = 2000
 _TELLING = re.compile(r"error|unrecognized|invalid|no such|cannot|failed|denied|killed", re.IGNORECASE)
 """What ends a server before its log has levels: an unknown flag, a missing library."""
@@ -121,13 +123,18 @@ class ContainerView:
             source.close()
         return frozenset((entry.name, entry.version or "") for entry in entries if entry.state == "READY")
 
-    def answers(self) -> bool:
-        """Whether Triton answers there at all."""
-        try:
-            self.ready()
-        except SourceError:
-            return False
-        return True
+    def answers(self, within: float = ANSWERS_WITHIN) -> bool:
+        """Whether Triton answers there at all, asked again for `within` seconds."""
+        ends = time.monotonic() + within
+        while True:
+            try:
+                self.ready()
+            except SourceError:
+                if time.monotonic() > ends:
+                    return False
+                time.sleep(0.5)
+            else:
+                return True
 
     def server_ready(self) -> int | None:
         """The status of /v2/health/ready; None when nobody answers. Shown, never waited on (triton.md 1.9)."""

@@ -13,7 +13,9 @@ from console.actions.container_reload import Reload
 from console.actions.container_remove import Remove
 from console.actions.image_pull import Pull
 from console.actions.recreate import Create
+from console.actions.target import ContainerView
 from console.config import Podman, Settings
+from console.core.model import SourceError
 from console.core.plan import Refused, WrongInput
 from tests.actions.fake_run import FakeRun
 
@@ -63,3 +65,20 @@ def test_a_podman_that_may_not_be_asked_is_not_said_to_be_off(tmp_path: Path) ->
     for look in (box.container, lambda: box.podman_url):
         with pytest.raises(Refused, match=f"no Podman service answers here .{socket} is no socket"):
             look()
+
+
+def test_one_late_answer_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new server to which all clients come back answered late once: a good change was taken back for it."""
+    view = object.__new__(ContainerView)
+    said = iter([SourceError("timeout", "no answer within 2 s"), frozenset({("rank", "1")})])
+
+    def ready() -> frozenset[tuple[str, str]]:
+        one = next(said)
+        if isinstance(one, SourceError):
+            raise one
+        return one
+
+    monkeypatch.setattr(view, "ready", ready)
+    assert view.answers()
+    monkeypatch.setattr(view, "ready", lambda: (_ for _ in ()).throw(SourceError("unavailable", "refused")))
+    assert not view.answers(within=0.0)
