@@ -185,7 +185,7 @@ def holder(facts: Facts) -> Answer:
     except Unknowable as why:
         blind = why
     wanted = _wanted(facts, found)
-    busy = [one for one in here if one.port in wanted]
+    busy = sorted((one for one in here if one.port in wanted), key=lambda one: one.port)
     if not busy:
         return ok(f"{_listed(wanted)} are free")
     if found is not None and box.runs(found):
