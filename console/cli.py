@@ -142,9 +142,46 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--text", help="an error message; without it and ID, one or a log is read from standard input")
     _add_box(explain)
     explain.add_argument("--json", action="store_true", help="one JSON object")
+    _add_loadtest(
+        commands.add_parser("loadtest", parents=shared, help="send a load to a model and tell what came of it")
+    )
     audit = commands.add_parser("audit", parents=shared, help="what was changed, by whom, and how it ended")
     audit.add_argument("--json", action="store_true", help="one JSON object")
     return top
+
+
+def _add_loadtest(parser: argparse.ArgumentParser) -> None:
+    """`loadtest`: how much, with what, what is wanted; and the kept runs."""
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="the model")
+    parser.add_argument("model_version", nargs="?", metavar="VERSION", default="", help="one version of it")
+    much = parser.add_argument_group("how much")
+    much.add_argument("--concurrency", metavar="N", help="closed loop: N at once (default 1); A..B or A,B,C too")
+    much.add_argument("--rate", metavar="R", help="open loop: R a second, whatever the answers; A..B or A,B,C too")
+    much.add_argument("--poisson", action="store_true", help="by chance as users come, not evenly")
+    much.add_argument("--chance", type=int, metavar="N", help="fixes what is by chance")
+    much.add_argument("--duration", metavar="TIME", default="30s", help="how long (default 30s)")
+    much.add_argument("--warmup", metavar="TIME", default="2s", help="left out of the figures (default 2s)")
+    much.add_argument("--count", type=int, metavar="N", default=0, help="end after N requests")
+    what = parser.add_argument_group("with what")
+    what.add_argument("--shape", action="append", metavar="IN:8,16", default=[], help="the size of a variable input")
+    what.add_argument("--batch", type=int, metavar="N", default=1, help="items a request (default 1)")
+    what.add_argument("--data", metavar="FILE", default="", help='inputs as JSON: {"data": [{"IN": [1, 2]}]}')
+    what.add_argument("--random", action="store_true", help="random values instead of zeros")
+    what.add_argument("--golden", action="store_true", help="the kept question, each answer compared with the kept one")
+    what.add_argument("--priority", type=int, metavar="N", default=0, help="of each request")
+    what.add_argument("--queue-timeout-us", type=int, metavar="N", default=0, help="of each request, in Triton's queue")
+    ends = parser.add_argument_group("what is wanted, and where it ends")
+    ends.add_argument(
+        "--slo-p99-ms", type=float, metavar="M", help="the p99 that is wanted; exit 1 where it is not met"
+    )
+    ends.add_argument("--max-errors", type=float, metavar="PERCENT", default=1.0, help="stop above it (default 1)")
+    ends.add_argument("--timeout", metavar="TIME", default="30s", help="for one answer (default 30s)")
+    ends.add_argument("--remote-host-is-meant", action="store_true", help="allow a host that is not this one")
+    ends.add_argument("--dry-run", action="store_true", help="say what would be sent, and end")
+    kept = parser.add_argument_group("kept runs")
+    kept.add_argument("--list", action="store_true", help="all of them")
+    kept.add_argument("--compare", nargs=2, metavar=("A", "B"), help="two of them, by number or `last`")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _add_box(parser: argparse.ArgumentParser) -> None:
@@ -239,6 +276,8 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _check(options, loaded.settings)
     if options.command == "explain":
         return _explain(options, loaded.settings)
+    if options.command == "loadtest":
+        return _loadtest(options, loaded.settings)
     if options.command == "audit":
         return _audit(options, loaded.settings)
     return _console(options, loaded.settings)
@@ -307,6 +346,48 @@ def _audit(options: argparse.Namespace, settings: Settings) -> int:
 
     looks = do.Looks(ascii_only=_ascii_only(settings), utc=settings.ui.utc)
     return do.history(state_dir(), as_json=options.json, looks=looks)
+
+
+def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
+    from console import compose, do, loadtest
+
+    looks = do.Looks(ascii_only=_ascii_only(settings), utc=settings.ui.utc)
+    state = compose.box_spec(settings, simulated=_demo(options)).state_in(state_dir())
+    if options.list:
+        return loadtest.listed(state, as_json=options.json, looks=looks)
+    if options.compare:
+        return loadtest.compared(state, *options.compare, as_json=options.json, looks=looks)
+    if options.model is None:
+        raise UsageError("loadtest wants a MODEL; `gpuconsole loadtest --help` lists what is possible")
+    wish = loadtest.Wish(
+        options.model,
+        options.model_version,
+        concurrency=options.concurrency,
+        rate=options.rate,
+        poisson=options.poisson,
+        seed=options.chance,
+        duration=options.duration,
+        warmup=options.warmup,
+        count=options.count,
+        shapes=options.shape,
+        batch=options.batch,
+        data=options.data,
+        random=options.random,
+        golden=options.golden,
+        priority=options.priority,
+        queue_timeout_us=options.queue_timeout_us,
+        timeout=options.timeout,
+        max_errors=options.max_errors,
+        goal_ms=options.slo_p99_ms,
+        remote=options.remote_host_is_meant,
+        dry_run=options.dry_run,
+        as_json=options.json,
+    )
+    with contextlib.ExitStack() as opened:
+        spec = compose.box_spec(settings)
+        if options.demo:
+            spec = opened.enter_context(compose.session(settings, demo=_demo(options), seed=options.seed)).spec
+        return loadtest.run(wish, spec, state, looks)
 
 
 @contextlib.contextmanager

@@ -28,8 +28,11 @@ SILENT_S = 120.0
 """A sender that says nothing for this long beyond its time-out is given up."""
 
 
-def resolve(host: str, port: int, *, remote: bool) -> str:
-    """The IP address of a host; WrongInput for one that is not this machine unless that is meant, or has no address."""
+def resolve(host: str, port: int, what: str, *, remote: bool) -> str:
+    """The IP address of a host; WrongInput for one that is not this machine unless that is meant, or has no address.
+
+    `what` says what would be sent there.
+    """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -37,8 +40,7 @@ def resolve(host: str, port: int, *, remote: bool) -> str:
     address = str(found[0][4][0])
     if not remote and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
         raise WrongInput(
-            f"{one_line(host, 80)} is another host ({address}), and a load test would load it: add {REMOTE} if so, or "
-            "--dry-run to see what would be sent"
+            f"{one_line(host, 80)} is another host ({address}), which would get {what}: add {REMOTE} if it is meant"
         )
     return address
 

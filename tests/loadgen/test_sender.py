@@ -275,10 +275,12 @@ def test_read_only_starts_nothing(server: Server) -> None:
 
 
 def test_other_hosts_are_refused_unless_meant() -> None:
-    assert resolve("127.0.0.1", 80, remote=False) == "127.0.0.1"
-    assert resolve("localhost", 80, remote=False) in ("127.0.0.1", "::1")
-    with pytest.raises(WrongInput, match=r"another host \(192\.0\.2\.1\).*--remote-host-is-meant"):
-        resolve("192.0.2.1", 80, remote=False)
-    assert resolve("192.0.2.1", 80, remote=True) == "192.0.2.1"
+    assert resolve("127.0.0.1", 80, "4 at once", remote=False) == "127.0.0.1"
+    assert resolve("localhost", 80, "4 at once", remote=False) in ("127.0.0.1", "::1")
+    with pytest.raises(
+        WrongInput, match=r"another host \(192\.0\.2\.1\), which would get 4 at once: add --remote-host-is-meant"
+    ):
+        resolve("192.0.2.1", 80, "4 at once", remote=False)
+    assert resolve("192.0.2.1", 80, "4 at once", remote=True) == "192.0.2.1"
     with pytest.raises(WrongInput, match="cannot be resolved"):
-        resolve("no such host.invalid", 80, remote=True)
+        resolve("no such host.invalid", 80, "4 at once", remote=True)

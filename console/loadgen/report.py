@@ -1,0 +1,164 @@
+"""A run as lines of text: the plan, progress, the result, the list of runs, two compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from console.core import units
+from console.core.text import one_line
+from console.loadgen import verdict
+from console.loadgen.errors import total
+from console.loadgen.measure import Plan
+from console.loadgen.order import Progress
+from console.loadgen.record import Comparison, Run
+
+BAR = 40
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """What will be sent."""
+    load, requests = plan.load, plan.inputs.requests
+    size = max(len(one.body) for one in requests)
+    until = f"{load.seconds:g} s" + (f", at most {load.count} requests" if load.count else "")
+    warm = f" after {plan.warm_up.seconds:g} s of warm-up" if plan.warm_up else ""
+    version = plan.version or "any version"
+    lines = [
+        f"load on {plan.model} ({version}) at {plan.target}",
+        f"  {load.words()}, for {until}{warm}",
+        f"  inputs   {plan.inputs.text} ({units.size(size)} a request)",
+        f"  answers  {plan.answers}; stops itself above {100 * plan.max_errors:g} % errors",
+    ]
+    if plan.goal_ms is not None:
+        lines.append(f"  goal     p99 <= {plan.goal_ms:g} ms")
+    return lines
+
+
+def progress_line(plan: Plan, at: Progress) -> str:
+    """One line a second."""
+    when = f"warm-up {abs(at.at):4.1f} s left" if at.at <= 0 else f"{at.at:5.1f} of {plan.load.seconds:g} s"
+    waiting = f"   {at.waiting} waiting for a connection" if at.waiting else ""
+    late = f"   late {at.late}" if at.late else ""
+    errors = f"   errors {at.errors}" if at.errors else ""
+    return (
+        f"  {when}   {units.rate(at.rate)}/s   p50 {units.millis(at.p50)}   p99 {units.millis(at.p99)} ms   "
+        f"in flight {at.in_flight}{late}{waiting}{errors}"
+    )
+
+
+def result_lines(run: Run) -> list[str]:
+    """All that a run found."""
+    client, at = run.client, run.client.latency
+    since = "intended sending time" if run.load.loop == "open" else "sending (a closed loop hides stalls)"
+    figures = (at.p50, at.p90, at.p95, at.p99, at.p99_9, at.max)
+    lines = [
+        f"run {run.id}: {run.model} {run.version or 'any version'}, {run.load.words()}, {client.seconds:.1f} s",
+        f"  done         {units.rate(client.throughput)}/s   sent {client.sent}, good {client.done}, "
+        f"errors {total(client.errors)}",
+        "  latency ms       p50     p90     p95     p99   p99.9     max    mean",
+        "            " + "".join(f"{units.millis(value):>8}" for value in (*figures, at.mean)),
+        f"               from {since}",
+    ]
+    lines += [
+        f"  error        {one.count} x {kind}{': ' + one_line(one.text, 160) if one.text else ''}"
+        for kind, one in sorted(client.errors.items(), key=lambda item: -item[1].count)
+    ]
+    lines += _server_lines(run)
+    if gap := verdict.gap(run):
+        lines.append(f"  difference   {gap}")
+    limited = verdict.limit(run.load, client)
+    lines.append(
+        f"  client       {'▲ ' + limited if limited else '● not the limit'}: "
+        f"{100 * client.cpu_share:.0f} % of one core, {client.connections} connections"
+    )
+    judged = run.steady.startswith("not judged")
+    lines.append(f"  steady       {'● ' if not run.steady else '? ' if judged else '▲ '}{run.steady or 'yes'}")
+    if run.met is not None:
+        lines.append(f"  goal         {_goal(run)}")
+    lines += [f"  note         {note}" for note in run.notes if note != limited]
+    if run.ended not in ("duration", "count"):
+        lines.append(f"  ended        ▲ {run.ended}")
+    if run.not_valid:
+        lines.append(f"  not valid    ✗ {run.not_valid}")
+    return lines
+
+
+def _goal(run: Run) -> str:
+    failed = total(run.client.errors)
+    p99 = units.millis(run.client.latency.p99)
+    beside = f", with {failed} failed requests counted as slower than all" if failed else ""
+    sign = "●" if run.met else "✗"
+    return f"{sign} p99 {p99} {'<=' if run.met else 'against'} {run.goal_ms:g} ms{beside}"
+
+
+def _server_lines(run: Run) -> list[str]:
+    server = run.server
+    if server is None:
+        return [f"  server       ? {run.server_unknown}"]
+    parts = [
+        ("wait", server.queue_ms),
+        ("input", server.input_ms),
+        ("infer", server.infer_ms),
+        ("output", server.output_ms),
+    ]
+    split = " + ".join(f"{name} {units.millis(value)}" for name, value in parts)
+    batch = "" if server.batch is None else f"; {server.executions} executions, mean batch {server.batch:.2f}"
+    return [
+        f"  server       mean {units.millis(server.total_ms)} ms = {split}{batch}",
+        f"  counts       {verdict.counts(run)}",
+    ]
+
+
+def _row(words: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [
+        f"{word:<{width}}" if width > 0 else f"{word:>{-width}}" for word, width in zip(words, widths, strict=True)
+    ]
+    return "  ".join(cells).rstrip()
+
+
+_LIST = (-4, 19, 18, 28, -8, -7, -7, -7, 4, 30)
+
+
+def list_lines(runs: Sequence[Run], *, utc: bool) -> list[str]:
+    """Kept runs, oldest first."""
+    if not runs:
+        return ["no run is kept yet: gpuconsole loadtest MODEL makes one"]
+    lines = [_row(("RUN", "STARTED", "MODEL", "LOAD", "DONE/s", "p50", "p99", "ERRORS", "GOAL", "NOTE"), _LIST)]
+    for run in runs:
+        at = run.client.latency
+        goal = units.NONE if run.met is None else "●" if run.met else "✗"
+        note = f"not valid: {run.not_valid}" if run.not_valid else run.ended if run.ended not in _GOOD else ""
+        cells = (str(run.id), units.moment(run.wall, utc=utc), f"{run.model} {run.version}".strip(), run.load.words(),
+                 units.rate(run.client.throughput), units.millis(at.p50), units.millis(at.p99),
+                 str(total(run.client.errors)), goal, one_line(note, 60))  # fmt: skip
+        lines.append(_row(cells, _LIST))
+    return lines
+
+
+_GOOD = ("duration", "count")
+
+
+def compare_lines(first: Run, second: Run, found: Comparison) -> list[str]:
+    """Two runs side by side: figures, what differs, the distributions."""
+    widths = (12, -10, -10, -8)
+    lines = [_row(("", f"run {first.id}", f"run {second.id}", "change"), widths)]
+    for row in found.rows:
+        change = "" if row.change is None else f"{100 * row.change:+.1f} %"
+        lines.append(_row((row.name, _figure(row.name, row.first), _figure(row.name, row.second), change), widths))
+    lines += [f"{name}: {one or units.NONE} | {two or units.NONE}" for name, (one, two) in found.differs.items()]
+    lines += [f"run {run.id} is not valid: {run.not_valid}" for run in (first, second) if run.not_valid]
+    lines.append("distribution, share of the latencies")
+    one, two = found.shares
+    lower = 0.0
+    for at, (a, b) in enumerate(zip(one, two, strict=True)):
+        last = at == len(found.bounds_ms)
+        name = f"{lower:g} ms and more" if last else f"{lower:g}-{found.bounds_ms[at]:g} ms"
+        lines.append(f"{name:<18} {100 * a:5.1f} %  {'█' * round(BAR * a)}")
+        lines.append(f"{'':<18} {100 * b:5.1f} %  {'▓' * round(BAR * b)}")
+        lower = lower if last else found.bounds_ms[at]
+    return lines
+
+
+def _figure(name: str, value: float | None) -> str:
+    if name == "errors":
+        return units.whole(value)
+    return units.rate(value) if name == "done/s" else units.millis(value)

@@ -1,0 +1,179 @@
+"""`gpuconsole loadtest` as a user meets it, on the simulated box: exit codes, sentences, what is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from console import cli, loadtest
+from console.core.plan import WrongInput
+from console.simulator import launch
+
+Run = Callable[..., int]
+
+
+@pytest.fixture(scope="module")
+def at() -> Iterator[tuple[str, ...]]:
+    """The flags that lead to a simulated Triton."""
+    with launch.start("healthy", 0) as box:
+        told = box.addresses
+        yield ("--host", "127.0.0.1", "--http-port", told.http.rpartition(":")[2], "--metrics-port",
+               told.metrics.rpartition(":")[2])  # fmt: skip
+
+
+@pytest.fixture
+def run(at: Sequence[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """The command in this process; it returns its exit code."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return lambda *words: cli.run(["loadtest", *at, *words])
+
+
+def test_a_run_is_told_kept_listed_and_compared(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("ranking", "--rate", "60", "--poisson", "--duration", "1.5s", "--warmup", "200ms", "--slo-p99-ms")
+    assert run(*words, "5000") == 0
+    told = capsys.readouterr().out
+    assert "open loop, Poisson, 60/s, for 1.5 s after 0.2 s of warm-up" in told
+    assert "run 1: ranking any version" in told
+    assert "from intended sending time" in told
+    assert "others asked it too" in told
+    assert "goal         ● p99" in told
+    assert run(*words, "0.001") == 1
+    assert "goal         ✗ p99" in capsys.readouterr().out
+    assert run("--list") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert run("--compare", "1", "last") == 0
+    assert "distribution, share of the latencies" in capsys.readouterr().out
+    assert run("--compare", "1", "9") == 64
+    assert "there is no run '9'; there are runs 1 to 2" in capsys.readouterr().err
+
+
+def test_one_object(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ranking", "--concurrency", "2", "--count", "20", "--warmup", "0", "--batch", "4", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["id"], found["batch"], found["client"]["done"], found["client"]["errors"]) == (1, 4, 20, {})
+    assert found["server"]["requests"] >= 20
+    assert found["config"]["batching"] == "dynamic"
+    assert run("--list", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == [found]
+
+
+def test_a_dry_run_sends_and_keeps_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ranking", "--dry-run", "--read-only") == 0
+    assert "dry run: nothing was sent" in capsys.readouterr().out
+    assert run("--list") == 0
+    assert "no run is kept yet" in capsys.readouterr().out
+
+
+def test_read_only_sends_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ranking", "--read-only") == 77
+    assert capsys.readouterr().err == (
+        "gpuconsole: read-only: no load is sent; start gpuconsole without --read-only (settings: [safety])\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "loadtest wants a MODEL"),
+        (["nosuch"], "nosuch is not served here; served are "),
+        (["ranking", "77"], "ranking version 77 is not served here"),
+        (["ranking", "--shape", "features:5"], "--shape features:5 does not fit features [64] of ranking"),
+        (["ranking", "--shape", "feat:64"], "ranking has no input feat"),
+        (["ranking", "--shape", "features"], "--shape must be NAME:8"),
+        (["ranking", "--slo-p99-ms", "0"], "--slo-p99-ms must be more than 0, not 0"),
+        (["ranking", "--slo-p99-ms", "nan"], "--slo-p99-ms must be more than 0"),
+        (["ranking", "--slo-p99-ms", "x"], "invalid float value"),
+        (["ranking", "--data", "/nonexistent.json"], "/nonexistent.json cannot be read: No such file"),
+        (["ranking", "--data", "/dev/zero"], "/dev/zero is no plain file"),
+        (["ranking", "--data", "~nobody-here/x"], "cannot be read"),
+        (["ranking", "--data", "x", "--random"], "--data and --random exclude each other"),
+        (["ranking", "--rate", "0"], "--rate must be a number from 0.1 to 50000"),
+        (["ranking", "--rate", "5", "--concurrency", "5"], "give one of them"),
+        (["ranking", "--concurrency", "0"], "--concurrency must be a whole number"),
+        (["ranking", "--poisson"], "--poisson goes with --rate"),
+        (["ranking", "--duration", "0"], "--duration must be more than 0"),
+        (["ranking", "--duration", "5 parsecs"], "--duration must be a time such as 30s"),
+        (["ranking", "--duration", "2h"], "--duration must be more than 0 and at most 3600 s"),
+        (["ranking", "--warmup=-1s"], "--warmup must be from 0"),
+        (["ranking", "--timeout", "0"], "--timeout must be from 0.01"),
+        (["ranking", "--max-errors", "101"], "--max-errors must be from 0 to 100"),
+        (["ranking", "--priority=-1"], "--priority must be from 0"),
+        (["ranking", "--batch", "0"], "--batch must be from 1"),
+        (["ranking", "--batch", "5000"], "ranking takes at most 16 a request"),
+        (["ranking", "--golden"], "no question is kept for ranking"),
+        (["ranking", "--golden", "--batch", "2"], "--golden sends the kept question as it is"),
+        (["ranking", "--host", "192.0.2.7"], "192.0.2.7 is another host (192.0.2.7), which would get closed loop"),
+        (["--compare", "1", "2"], "no run is kept yet"),
+    ],
+)
+def test_bad_input_is_one_sentence(run: Run, capsys: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert run(*words) == 64
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert said in told.err
+    assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\x89PNG\r\n", "is no data file"),
+        (b'{"data": [{"features": ["a"]}]}', "row 0 of d: features has 1 values; [64] wants 64"),
+        (json.dumps({"data": [{"features": ["a"] * 64}]}).encode(), "values must be numbers, not 'a'"),
+    ],
+)
+def test_a_data_file_of_the_wrong_type(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes, said: str
+) -> None:
+    (tmp_path / "d").write_bytes(content)
+    assert run("ranking", "--data", str(tmp_path / "d")) == 64
+    assert said in capsys.readouterr().err
+
+
+def test_nobody_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = str(taken.getsockname()[1])
+        assert cli.run(["loadtest", "m", "--host", "127.0.0.1", "--http-port", port, "--metrics-port", "1"]) == 64
+    assert capsys.readouterr().err.startswith(
+        f"gpuconsole: no load can be sent: 127.0.0.1:{port} refuses the connection"
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_it_stops_at_once_and_tells_what_was(at: Sequence[str], tmp_path: Path, number: int) -> None:
+    words = [sys.executable, "-m", "console", "loadtest", *at, "ranking", "--duration", "10m", "--warmup", "0"]
+    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "LANG": "C.UTF-8"}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environ, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "of 600 s" in line:
+                break
+        process.send_signal(number)
+        rest, _ = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "ended        ▲ stopped" in rest
+    assert "run 1: ranking" in rest
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("30s", 30.0), ("500ms", 0.5), ("2m", 120.0), ("1.5", 1.5), ("1h", 3600.0)]
+)
+def test_times(text: str, found: float) -> None:
+    assert loadtest.seconds(text, "--x") == found
+
+
+@pytest.mark.parametrize("text", ["", "s", "5sm", "5x", "inf", "nan", "1e999s", "ms5"])
+def test_no_times(text: str) -> None:
+    with pytest.raises(WrongInput, match="--x must be a time"):
+        loadtest.seconds(text, "--x")
