@@ -70,15 +70,17 @@ def test_a_podman_that_may_not_be_asked_is_not_said_to_be_off(tmp_path: Path) ->
 def test_one_late_answer_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new server to which all clients come back answered late once: a good change was taken back for it."""
     view = object.__new__(ContainerView)
-    said = iter([SourceError("timeout", "no answer within 2 s"), frozenset({("rank", "1")})])
+    late = [SourceError("timeout", "no answer within 2 s")]
 
     def ready() -> frozenset[tuple[str, str]]:
-        one = next(said)
-        if isinstance(one, SourceError):
-            raise one
-        return one
+        if late:
+            raise late.pop()
+        return frozenset({("rank", "1")})
+
+    def silent() -> frozenset[tuple[str, str]]:
+        raise SourceError("unavailable", "refused")
 
     monkeypatch.setattr(view, "ready", ready)
     assert view.answers()
-    monkeypatch.setattr(view, "ready", lambda: (_ for _ in ()).throw(SourceError("unavailable", "refused")))
+    monkeypatch.setattr(view, "ready", silent)
     assert not view.answers(within=0.0)
