@@ -60,7 +60,7 @@ def podman_version(facts: Facts) -> Answer:
         return ok(f"{text}, CDI up to {newest[0]}.{newest[1]}", version=told)
     if not cards:
         return note(f"{text}: older than 4.9", version=told)
-    fix = Fix("S", (_newer(facts),), "a newer Podman, as far as this distribution has one", again=("B05", "D01"))
+    fix = Fix("S", (_newer(facts),), _reach(facts), again=("B05", "D01"))
     if version < (4, 1):
         return fail(f"{text} knows no CDI names (4.1 and later do)", fix=fix, version=told)
     return warn(f"{text} is older than 4.9 and reads CDI up to {newest[0]}.{newest[1]}", fix=fix, version=told)
@@ -70,6 +70,16 @@ def _newer(facts: Facts) -> str:
     if box.distro(facts).is_debian:
         return "sudo apt-get update && sudo apt-get install -y podman"
     return "sudo dnf -y upgrade podman"
+
+
+def _reach(facts: Facts) -> str:
+    """How far the release's own packages go."""
+    if box.distro(facts).is_debian:
+        return (
+            "as new as this release has it: Ubuntu 22.04 has 3.4, 24.04 has 4.9, Debian 12 has 4.3, 13 has 5.4; what is "
+            "newer comes with a newer release"
+        )
+    return "a newer Podman, as far as this release has one: 8.10 and 9.4 have 4.9"
 
 
 # ----------------------------------------------------------------------------------------------------------------- B14

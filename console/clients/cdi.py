@@ -218,6 +218,8 @@ def skipped(file: SpecFile, podman: str | None) -> str:
     newest = accepted(podman)
     if newest is None or _is_later(podman):
         return ""
+    if newest == (0, 0):
+        return f"is of CDI {file.version}, Podman {podman} reads none"
     limit = ".".join(map(str, newest))
     if version > newest:
         return f"is of CDI {file.version}, Podman {podman} reads up to {limit}"
