@@ -76,8 +76,8 @@ def _reach(facts: Facts) -> str:
     """How far the release's own packages go."""
     if box.distro(facts).is_debian:
         return (
-            "as new as this release has it: Ubuntu 22.04 has 3.4, 24.04 has 4.9, Debian 12 has 4.3, 13 has 5.4; what is "
-            "newer comes with a newer release"
+            "as new as this release has it: Ubuntu 22.04 has 3.4, 24.04 has 4.9, Debian 12 has 4.3, 13 has 5.4; what "
+            "is newer comes with a newer release"
         )
     return "a newer Podman, as far as this release has one: 8.10 and 9.4 have 4.9"
 
