@@ -21,7 +21,8 @@ OPEN = make("open", "100", 12.0)
 def stats(version: str, count: int, fail_count: int = 0) -> ModelStats:
     return ModelStats(
         "m", version, success_count=count, success_ns=count * 3_000_000, queue_count=count, queue_ns=count * 1_000_000,
-        infer_count=count, infer_ns=count * 2_000_000, inference_count=count, execution_count=count // 2, fail_count=fail_count,
+        infer_count=count, infer_ns=count * 2_000_000, inference_count=count, execution_count=count // 2,
+        fail_count=fail_count,
     )  # fmt: skip
 
 
