@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,7 @@ def test_before_the_first_run_and_after_a_failed_one() -> None:
     view = view_of(drawn_box(checks=Reading("checks", 300.0)))
     assert "not read yet" in text_of(ChecksCause(), view)
     assert "not read yet" in text_of(ChecksList(), view)
-    failed = Reading("checks", 300.0, error=Failure("bug", "the helper ended"), error_mono=MONO)
+    failed: Reading[Any] = Reading("checks", 300.0, error=Failure("bug", "the helper ended"), error_mono=MONO)
     assert "the helper ended" in text_of(ChecksCause(), view_of(drawn_box(checks=failed)))
 
 
