@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from console.clients.deeds import do, put_back, trouble
 from console.clients.tree import MAX_TEXT
 from console.core.finding import Deed, Fix
 from console.core.model import SourceError
-from tests.actions.folders import open_to_all
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="wants root, to be several users")
 NOBODY = 65534
@@ -320,12 +320,19 @@ def test_the_digest_tells_content_mode_and_absence_apart(tmp_path: Path) -> None
 
 
 @pytest.fixture
-def sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def public() -> Iterator[Path]:
+    """A folder that every user can reach, which pytest's own are not."""
+    with tempfile.TemporaryDirectory(prefix="gpuconsole-deeds-", dir="/var/tmp") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+@pytest.fixture
+def sudo(public: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A `sudo` that writes down what it is asked; its file `says` in the same folder ends it with these words."""
     if os.geteuid() != 0:
         pytest.skip("wants root, to be several users")
-    open_to_all(tmp_path)
-    folder = tmp_path / "bin"
+    folder = public / "bin"
     folder.mkdir()
     # bash gives itself the rights of its real user, who is root in `user` below
     (folder / "sudo").write_text(
@@ -384,19 +391,19 @@ def test_sudo_that_wants_a_password_or_is_not_here(sudo: Path, monkeypatch: pyte
     assert trouble(one) == ""
 
 
-def test_a_file_of_roots_is_read_kept_written_and_put_back(sudo: Path, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
+def test_a_file_of_roots_is_read_kept_written_and_put_back(sudo: Path, public: Path) -> None:
+    secret = public / "secret"
     secret.mkdir(mode=0o700)
     file, fresh = secret / "file", secret / "sub" / "fresh"
     file.write_text("old")
     file.chmod(0o640)
     os.chown(file, 0, 12)
-    (tmp_path / "kept").mkdir(mode=0o777)
-    (tmp_path / "kept").chmod(0o777)
+    (public / "kept").mkdir(mode=0o777)
+    (public / "kept").chmod(0o777)
     does = fix(write(file), write(fresh))
     with user():
         assert trouble(does) == ""
-        was = kept(tmp_path, does)
+        was = kept(public, does)
         before = deeds.digest([str(file)])
         for deed in does.deeds:
             do(deed)
@@ -410,24 +417,24 @@ def test_a_file_of_roots_is_read_kept_written_and_put_back(sudo: Path, tmp_path:
     assert sorted(one.name for one in secret.rglob("*")) == ["file", "sub"]
 
 
-def test_what_cannot_be_read_even_so_is_left_alone(sudo: Path, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
+def test_what_cannot_be_read_even_so_is_left_alone(sudo: Path, public: Path) -> None:
+    secret = public / "secret"
     secret.mkdir(mode=0o700)
     (secret / "file").write_text("old")
     (secret / "file").chmod(0o600)
-    shut = tmp_path / "shut"
+    shut = public / "shut"
     shut.write_text("old")
     shut.chmod(0o600)
     (sudo / "says").write_text("sudo: not allowed\n")
     with user():
         for path in (secret / "file", shut):
             with pytest.raises(SourceError, match="Permission denied"):
-                deeds.keep(tmp_path / "kept", "a", "T01", fix(write(path)))
+                deeds.keep(public / "kept", "a", "T01", fix(write(path)))
         assert deeds.digest([str(shut)]) == deeds.digest([str(shut)])
 
 
-def test_a_users_own_file_never_goes_through_sudo(sudo: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
+def test_a_users_own_file_never_goes_through_sudo(sudo: Path, public: Path) -> None:
+    home = public / "home"
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
     roots = home / "roots"
@@ -440,14 +447,14 @@ def test_a_users_own_file_never_goes_through_sudo(sudo: Path, tmp_path: Path) ->
         with pytest.raises(SourceError, match="you may not write"):
             do(write(roots, root=False))
         with pytest.raises(SourceError, match="you may not remove"):
-            host_files.remove(str(tmp_path / "nothing"), root=False)
+            host_files.remove(str(public / "nothing"), root=False)
     assert asked(sudo) == []
     assert (home / ".config" / "x").stat().st_uid == NOBODY
     assert roots.read_text() == "old"
 
 
-def test_a_half_written_file_is_not_left_beside(sudo: Path, tmp_path: Path) -> None:
-    file = tmp_path / "file"
+def test_a_half_written_file_is_not_left_beside(sudo: Path, public: Path) -> None:
+    file = public / "file"
     file.write_text("old")
     mv = sudo / "mv"
     mv.write_text("#!/bin/sh\nexit 1\n")
@@ -455,7 +462,7 @@ def test_a_half_written_file_is_not_left_beside(sudo: Path, tmp_path: Path) -> N
     with user(), pytest.raises(SourceError, match=r"mv .* ended with 1"):
         do(write(file))
     assert file.read_text() == "old"
-    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+    assert [one.name for one in public.iterdir() if one.name.startswith(".")] == []
 
 
 def test_roots_program_that_does_not_end(sudo: Path) -> None:
