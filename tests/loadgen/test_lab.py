@@ -234,8 +234,10 @@ def test_killing_the_console_ends_the_load(own: OwnTriton, tmp_path: Path) -> No
 
 
 def test_two_loads_side_by_side_know_of_each_other(run: Run, own: OwnTriton, tmp_path: Path) -> None:
-    with typed(own, tmp_path / "other", "rank", "--rate", "100", "--duration", "60s", "--warmup", "0"):
-        time.sleep(1.5)
+    with typed(own, tmp_path / "other", "rank", "--rate", "100", "--duration", "60s", "--warmup", "0") as other:
+        assert other.stdout is not None
+        while "of 60 s" not in other.stdout.readline():
+            pass
         code, found = run("rank", "--rate", "50", "--duration", "2s", "--warmup", "0")
     assert code == 0
     assert found["server"]["requests"] > found["client"]["done"] + 100
