@@ -260,8 +260,6 @@ def put_back(was: Kept, programs: bool = True) -> tuple[str, ...]:
 def _restore(file: KeptFile) -> None:
     now = host_files.look(file.path)
     if file.kind == "mode":
-        if now.kind in ("none", "link"):
-            raise SourceError("protocol", f"{file.path} is not what it was any more")
         if now.mode != file.mode:
             host_files.give_mode(file.path, file.mode, file.root)
         return

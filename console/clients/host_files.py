@@ -227,14 +227,17 @@ def _install_by_sudo(path: str, made: str, like: Seen) -> None:
 
 def give_mode(path: str, mode: int, root: bool) -> None:
     """Change the mode of what is there; SourceError where that fails, or it is a link by now."""
+    is_link = SourceError("protocol", f"{path} is a link: change by hand what it leads to")
     if root and os.geteuid() != 0:
+        if look(path).kind == "link":
+            raise is_link
         run_as(["chmod", "--", f"{mode:04o}", path], True, LIMIT)
         return
     try:
         handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if stat.S_ISLNK(os.fstat(handle).st_mode):
-                raise SourceError("protocol", f"{path} is a link: change by hand what it leads to")
+                raise is_link
             os.chmod(f"/proc/self/fd/{handle}", mode)
         finally:
             os.close(handle)

@@ -285,6 +285,10 @@ def test_all_is_tried_and_each_failure_told(tmp_path: Path) -> None:
     two.write_text("new")
     assert put_back(was) == (f"{one} is no plain file any more", "false ended with 1")
     assert (two.read_text(), mark.exists()) == ("old", True)
+    moded = kept(tmp_path, fix(Deed("mode", path=str(two))))
+    two.unlink()
+    two.symlink_to(tmp_path)
+    assert put_back(moded) == (f"{two} is a link: change by hand what it leads to",)
     mark.unlink()
     assert put_back(was, programs=False) == (f"{one} is no plain file any more",)
     assert not mark.exists()
@@ -373,6 +377,14 @@ def test_sudo_is_asked_only_for_what_needs_root(sudo: Path) -> None:
         assert trouble(fix(Deed("mode", path=str(sudo / "sudo"), mode=0o755))) == ""
         do(Deed("mode", path=str(sudo / "sudo"), mode=0o755))
     assert asked(sudo) == ["true", "true", f"chmod -- 0755 {sudo / 'sudo'}"]
+
+
+def test_sudo_gives_no_mode_to_a_link(sudo: Path, public: Path) -> None:
+    (public / "link").symlink_to(sudo / "sudo")
+    with user(), pytest.raises(SourceError, match="is a link"):
+        do(Deed("mode", path=str(public / "link"), mode=0o777))
+    assert mode_of(sudo / "sudo") == 0o755
+    assert asked(sudo) == []
 
 
 def test_sudo_that_wants_a_password_or_is_not_here(sudo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
