@@ -56,7 +56,11 @@ def answering(own: OwnTriton) -> None:
 
 
 def test_stop_and_its_undo(own: OwnTriton, box: Box) -> None:
-    plan, outcome = done(Stop(), box, "")
+    run = FakeRun()
+    plan, outcome = done(Stop(), box, "", run)
+    assert run.facts["gap_ended"] == "", "nobody knows when it will serve again"
+    assert "refuses" in run.facts["gap_seen"]
+    assert float(run.facts["gap_rate"]) >= 0
     assert plan.danger == "danger"
     assert plan.confirm == own.name
     assert "1 model stops serving: rank" in plan.effects[0]
@@ -99,6 +103,7 @@ def test_restart_brings_models_back_that_nobody_else_loads(own: OwnTriton, box: 
             assert outcome.word == "done", outcome
             assert bare.ready() == {("rank", "1")}
             assert outcome.figures["gap_s"] > 0
+            assert "gap_rate" in outcome.figures
 
 
 def test_what_is_live_only_is_told_as_lost(own: OwnTriton, box: Box) -> None:
@@ -190,7 +195,9 @@ def test_a_killed_restart_is_finished(own: OwnTriton, box: Box, phase: str) -> N
     with pytest.raises(Died):
         Restart().run(box, plan, run)
     assert Restart().interrupted(box, plan, ())[1]
-    assert Restart().finish(box, plan, FakeRun(kept=run.facts)).word == "done"
+    outcome = Restart().finish(box, plan, FakeRun(kept=run.facts))
+    assert outcome.word == "done"
+    assert ("gap_s" in outcome.figures) == (phase == "stop"), "when one that runs came to serve again is not known"
     assert own.ready() == {("rank", "1")}
 
 

@@ -202,8 +202,11 @@ def test_wrong_values_are_one_sentence(own: OwnTriton, box: Box) -> None:
 
 
 def test_a_new_one_that_does_not_start_gives_way_to_the_old(plain: OwnTriton, plain_box: Box) -> None:
-    plan, outcome = done(Recreate(), plain_box, "", values={"flags": "--no-such-flag"})
+    run = FakeRun()
+    plan, outcome = done(Recreate(), plain_box, "", run, {"flags": "--no-such-flag"})
     assert outcome.word == "undone", outcome
+    assert outcome.figures["gap_s"] > 0
+    assert "refuses" in run.facts["gap_seen"]
     assert any("no-such-flag" in line for line in outcome.lines), "the cause is in the new one's log"
     assert containers(plain) == {plain.name: "running"}
     assert plain.ready() == {("rank", "1")}
@@ -260,6 +263,7 @@ def test_a_killed_one_is_undone_from_each_phase(plain: OwnTriton, plain_box: Box
         assert finish, phase
         outcome = Recreate().undo(plain_box, plan, FakeRun(kept=run.facts))
         assert outcome.word == "undone", (phase, outcome)
+        assert ("gap_s" in outcome.figures) == (phase != "note"), phase
         assert inspect(plain.name)["Id"] == before, phase
         assert plain.ready() == {("rank", "1")}, phase
         assert containers(plain) == {plain.name: "running"}, phase
@@ -272,6 +276,7 @@ def test_a_killed_one_is_finished_from_each_phase(plain: OwnTriton, plain_box: B
         plan, run, _ = killed(plain_box, phase)
         outcome = Recreate().finish(plain_box, plan, FakeRun(kept=run.facts))
         assert outcome.word == "done", (phase, outcome)
+        assert ("gap_s" in outcome.figures) == (phase not in ("start", "ready")), f"{phase}: the new one runs already"
         assert inspect(plain.name)["HostConfig"]["ShmSize"] == 96 << 20, phase
         assert plain.ready() == {("rank", "1")}, phase
         old = {f"{plain.name}-old-{one}": "exited" for one in range(1, number + 1)}
