@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 from msgspec import Struct
 
@@ -28,6 +28,7 @@ from console.loadgen import record, report, schedule
 from console.loadgen.inputs import MOST_BYTES, Inputs, Wanted, make, parse_shapes
 from console.loadgen.launch import READ_ONLY, resolve
 from console.loadgen.measure import Measuring, Plan, Statistics
+from console.loadgen.order import Progress
 from console.loadgen.record import Run
 
 BROKEN = 1
@@ -75,9 +76,13 @@ def run(wish: Wish, spec: BoxSpec, state: Path, looks: Looks) -> int:
     if not wish.as_json:
         _say(report.plan_lines(plan), looks)
 
-    def tell(progress: Any) -> None:
-        if not wish.as_json:
+    def tell(progress: Progress) -> None:
+        if wish.as_json:
+            return
+        try:
             _say([report.progress_line(plan, progress)], looks)
+        except OSError:  # the terminal is lost, or whoever read has gone: nobody watches this load any more
+            measuring.stop()
 
     measuring = Measuring(plan, read_only=spec.settings.safety.read_only, tell=tell)
     with _stops(measuring):
@@ -85,6 +90,9 @@ def run(wish: Wish, spec: BoxSpec, state: Path, looks: Looks) -> int:
             found = measuring.run(spec.host, operator().short)
         except SourceError as error:
             raise WrongInput(f"the load could not be sent: {error.message}") from error
+    if found.ended == "stopped" and not found.client.sent:
+        _say(["stopped before anything was measured"], looks, sys.stderr)
+        return STOPPED
     found = _kept(state, found, looks)
     if wish.as_json:
         sys.stdout.buffer.write(to_json(found) + b"\n")
@@ -284,6 +292,6 @@ def _runs(state: Path) -> list[Run]:
         raise Refused(f"{error.filename or state} cannot be read ({error.strerror}); look at its rights") from error
 
 
-def _say(lines: Sequence[str], looks: Looks) -> None:
+def _say(lines: Sequence[str], looks: Looks, stream: TextIO | None = None) -> None:
     for line in lines:
-        print(drawn(line, looks), flush=True)
+        print(drawn(line, looks), file=stream or sys.stdout, flush=True)

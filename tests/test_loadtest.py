@@ -15,6 +15,7 @@ import pytest
 
 from console import cli, loadtest
 from console.core.plan import WrongInput
+from console.loadgen.record import load_all
 from console.simulator import launch
 
 Run = Callable[..., int]
@@ -150,11 +151,16 @@ def test_nobody_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys:
     )
 
 
+def started(at: Sequence[str], state: Path, *more: str) -> subprocess.Popen[str]:
+    """A run of ten minutes as a process of its own."""
+    words = [sys.executable, "-m", "console", "loadtest", *at, "ranking", "--duration", "10m", *more]
+    environ = {**os.environ, "XDG_STATE_HOME": str(state), "LANG": "C.UTF-8"}
+    return subprocess.Popen(words, stdout=subprocess.PIPE, env=environ, text=True)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_stops_at_once_and_tells_what_was(at: Sequence[str], tmp_path: Path, number: int) -> None:
-    words = [sys.executable, "-m", "console", "loadtest", *at, "ranking", "--duration", "10m", "--warmup", "0"]
-    environ = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "LANG": "C.UTF-8"}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, env=environ, text=True) as process:
+    with started(at, tmp_path, "--warmup", "0") as process:
         assert process.stdout is not None
         for line in process.stdout:
             if "of 600 s" in line:
@@ -164,6 +170,27 @@ def test_it_stops_at_once_and_tells_what_was(at: Sequence[str], tmp_path: Path, 
     assert process.returncode == 130
     assert "ended        ▲ stopped" in rest
     assert "run 1: ranking" in rest
+
+
+def test_it_stops_when_nobody_reads_it_any_more_and_keeps_what_was(at: Sequence[str], tmp_path: Path) -> None:
+    with started(at, tmp_path, "--warmup", "0") as process:
+        assert process.stdout is not None
+        while "of 600 s" not in process.stdout.readline():
+            pass
+        process.stdout.close()
+        process.wait(15)
+    assert [run.ended for run in load_all(tmp_path / "gpuconsole")] == ["stopped"]
+
+
+def test_stopped_within_the_warm_up_keeps_nothing(at: Sequence[str], tmp_path: Path) -> None:
+    with started(at, tmp_path, "--warmup", "10m") as process:
+        assert process.stdout is not None
+        while "s left" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert load_all(tmp_path / "gpuconsole") == []
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from console.loadgen.schedule import Load
 
 FOLDER = "load"
 NAME = "runs.jsonl"
-MOST_BYTES = 256 * 1024 * 1024
 
 
 class Slice(Struct, frozen=True):

@@ -41,7 +41,7 @@ from console.loadgen.order import (
     orders,
 )
 from console.loadgen.schedule import Load, callers, intended
-from console.loadgen.tally import Tally
+from console.loadgen.tally import SLICE_NS, Tally
 
 NS = 1_000_000_000
 TICK_NS = NS // 10
@@ -135,6 +135,7 @@ class Sender:
         if self._open_loop and not self._over:
             self._feed(load, tally.end, due, upcoming)
         self._sending = False
+        tally.cut(now, SLICE_NS // 2)
         self._drain()
         return tally
 

@@ -112,7 +112,7 @@ def test_progress_comes_while_it_runs(server: Server) -> None:
     assert [round(one.at) for one in seen] == [0, 1, 2]
     assert all(one.rate > 50 and one.p50 is not None and one.p50 >= 5 for one in seen)
     assert isinstance(message, Ended)
-    assert [round(one.at) for one in message.client.slices] == [1, 2]
+    assert 2.0 <= message.client.slices[-1].at < 2.8
 
 
 @pytest.mark.parametrize(
