@@ -25,12 +25,12 @@ from console.core.finding import Deed, Finding, Fix
 from console.core.model import SourceError
 from console.core.plan import Check, Field, JournalLine, Outcome, Plan, Refused, Step, Target, UndoSpec, WrongInput
 from console.core.secrets import MASK
+from console.core.sign import SIGNS
 from console.core.text import decode, one_line
 from console.sources.facts_masks import Masks
 
 _BACKUP = Field("backup", "which kept state to put back")
 _NONE = Fix("S", ())
-_LEFT = {"fail": "✗", "warn": "▲", "unknown": "?", "ok": "●", "note": "●", "none": "–"}
 SETTLES = 20.0
 """Seconds in which a service that was just started may come to answer, before the check's word counts."""
 
@@ -266,7 +266,7 @@ def _seen(finding: Finding) -> tuple[Check, ...]:
 
 
 def _found(finding: Finding) -> str:
-    return f"{_LEFT[finding.sign]} {finding.id} {finding.text}"
+    return f"{SIGNS[finding.sign]} {finding.id} {finding.text}"
 
 
 def _kept_words(fix: Fix, box: Box) -> str:
