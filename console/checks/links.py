@@ -190,8 +190,8 @@ def _of_texts(spoken: Mapping[str, tuple[Diagnosis, ...]], wrong: Mapping[str, F
 
 
 def _decided(ties: Mapping[str, Mapping[str, Tie]], wrong: Mapping[str, Finding]) -> dict[str, dict[str, Tie]]:
-    """Without guesses where something is sure: what an error text explains needs no other explanation, and a fail is
-    not explained by a warning where something that fails explains it."""
+    """Without guesses where something is sure: what an error text explains needs no other explanation, a fail is not
+    explained by a warning where something that fails explains it, and a warning explains nothing by a guess."""
     told = {tie.effect for of_one in ties.values() for tie in of_one.values() if tie.sure and tie.words}
     failing = {
         tie.effect
@@ -202,7 +202,8 @@ def _decided(ties: Mapping[str, Mapping[str, Tie]], wrong: Mapping[str, Finding]
     kept: dict[str, dict[str, Tie]] = {}
     for cause, of_one in ties.items():
         for effect, tie in of_one.items():
-            weak = wrong[cause].sign == "warn" and wrong[effect].sign == "fail" and not tie.words
-            if (tie.sure or (effect not in told and not weak)) and not (weak and effect in failing):
+            warns = wrong[cause].sign == "warn" and not tie.words
+            weak = warns and wrong[effect].sign == "fail"
+            if (tie.sure or (effect not in told and not warns)) and not (weak and effect in failing):
                 kept.setdefault(cause, {})[effect] = tie
     return kept
