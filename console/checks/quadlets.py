@@ -120,8 +120,8 @@ def _too_new(facts: Facts, path: str, late: list[UnitLine], told: str) -> Answer
         (*(f"{sudo}sed -i '{one}' {path}" for one in there), reload_),
         f"systemd makes the unit anew; nothing starts or stops. {RELOADS}",
         "; ".join(f"{sudo}sed -i '{one}' {path}" for one in back) + f"; {reload_}",
-        deeds=(*(Deed("run", ("sed", "-i", one, path), root=root) for one in there), _reload(facts, root)),
-        back=(*(Deed("run", ("sed", "-i", one, path), root=root) for one in back), _reload(facts, root)),
+        deeds=(*(Deed("run", ("sed", "-i", one, path), path=path, root=root) for one in there), _reload(facts, root)),
+        back=(_reload(facts, root),),
         again=("K01", "K02"),
     )
     return fail(text, evidence, fix, keys=" ".join(keys))

@@ -87,7 +87,8 @@ def test_a_key_that_is_too_new_is_said_in_the_old_way() -> None:
     assert found.fix.commands[0] == f"sudo sed -i 's|^StopTimeout=|PodmanArgs=--stop-timeout=|' {PATH}"
     assert found.fix.deeds[0].argv == ("sed", "-i", "s|^StopTimeout=|PodmanArgs=--stop-timeout=|", PATH)
     assert found.fix.deeds[-1].argv == ("systemctl", "daemon-reload")
-    assert found.fix.back[0].argv[2] == "s|^PodmanArgs=--stop-timeout=|StopTimeout=|"
+    assert found.fix.deeds[0].path == PATH, "kept, and put back as it was"
+    assert [one.argv for one in found.fix.back] == [("systemctl", "daemon-reload")]
     unsayable = says(quadlets, "K04", box(more("Pod=serving.pod")))
     assert unsayable.fix is not None
     assert (unsayable.fix.kind, unsayable.fix.deeds) == ("S", ())
