@@ -30,6 +30,7 @@ from console.loadgen.launch import READ_ONLY, resolve
 from console.loadgen.measure import Measuring, Plan, Statistics
 from console.loadgen.order import Progress
 from console.loadgen.record import Run
+from console.sources.locator import Locator
 
 BROKEN = 1
 """Exit code where the goal is not met, the run is not valid, or it stopped itself."""
@@ -243,13 +244,12 @@ def _golden(wish: Wish, state: Path) -> Golden | None:
 
 
 def _address(spec: BoxSpec, state: Path) -> TritonAddress:
+    """From the settings and the container; from the settings alone where Podman does not answer."""
     box = Box(spec, state)
     try:
         return box.address()
-    except SourceError as error:
-        if spec.settings.triton.host or spec.settings.triton.http_port:
-            raise WrongInput(f"where Triton answers cannot be told: {error.message}") from error
-        return TritonAddress(headers=spec.settings.triton.headers, https=spec.settings.triton.https)
+    except SourceError:
+        return Locator(spec.settings, lambda: None).address()
     finally:
         box.close()
 

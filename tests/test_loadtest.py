@@ -193,6 +193,14 @@ def test_stopped_within_the_warm_up_keeps_nothing(at: Sequence[str], tmp_path: P
     assert load_all(tmp_path / "gpuconsole") == []
 
 
+def test_without_podman_the_settings_tell_where(
+    at: Sequence[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert cli.run(["loadtest", *at[2:4], "--socket", str(tmp_path / "none"), "ranking", "--dry-run"]) == 0
+    assert f"at 127.0.0.1:{at[3]}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("text", "found"), [("30s", 30.0), ("500ms", 0.5), ("2m", 120.0), ("1.5", 1.5), ("1h", 3600.0)]
 )

@@ -151,7 +151,7 @@ def gap(run: Run) -> str:
     rest = client.latency.mean - server.total_ms
     late = client.late_mean_ms if run.load.loop == "open" else 0.0
     cpu = client.cpu_s / client.sent * 1e3 if client.sent else 0.0
-    waited = f"{units.millis(late)} left late, " if late > 0.005 else ""
+    waited = f"{units.millis(late)} by leaving late, " if late > 0.005 else ""
     own = f"this client: {units.millis(cpu)} of CPU a request"
     return (
         f"mean {units.millis(client.latency.mean)} = server {units.millis(server.total_ms)} + {units.millis(rest)} "
