@@ -105,7 +105,11 @@ def graph(facts: Facts, findings: Sequence[Finding]) -> Graph:
     """The ties that hold on this box."""
     known = {one.id: one for one in findings}
     wrong = {id_: one for id_, one in known.items() if one.sign in WRONG}
-    spoken = {id_: diagnose(text, findings) for id_ in SPEAKING if (text := error_text(facts, wrong.get(id_)))}
+    spoken = {
+        id_: _principal(wrong[id_], diagnose(text, findings))
+        for id_ in SPEAKING
+        if (text := error_text(facts, wrong.get(id_)))
+    }
     ties: dict[str, dict[str, Tie]] = {}
     for id_ in wrong:
         for tie in _of_table(id_, known, spoken):
@@ -113,6 +117,13 @@ def graph(facts: Facts, findings: Sequence[Finding]) -> Graph:
     for tie in _of_texts(spoken, wrong):
         ties.setdefault(tie.cause, {})[tie.effect] = tie
     return Graph(_decided(ties, wrong), spoken)
+
+
+def _principal(finding: Finding, found: tuple[Diagnosis, ...]) -> tuple[Diagnosis, ...]:
+    """Of a finding that names the one of several texts that gave it its sign, that one alone: a slow copy explains no
+    engine that does not load."""
+    marker = finding.data.get("marker")
+    return tuple(one for one in found if one.rule == marker) or found
 
 
 def error_text(facts: Facts, finding: Finding | None) -> str:

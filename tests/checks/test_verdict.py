@@ -303,3 +303,17 @@ def test_every_pair_of_findings_has_a_cause() -> None:
     everything = [fail(id_) for id_ in ids]
     assert causes(Facts(), everything)
     assert graph(Facts(), everything).ties
+
+
+def test_a_text_beside_the_one_that_counts_explains_nothing() -> None:
+    """Seen on the lab: limits that are too low (no pinned memory) stood over a model whose engine does not load."""
+    two = (
+        Evidence("podman logs, line 9", "Serialization (Serialization assertion failed. Version tag does not match. )"),
+        Evidence("podman logs, line 2", "failed to allocate pinned system memory: no pinned memory pool"),
+    )
+    log = Finding(
+        "E05", "log", "container", "fail", "engine of another version", two, data={"marker": "engine-version"}
+    )
+    found = causes(told(), [warn("E09", "memlock 8 MiB"), log, warn("E07")])
+    assert found[0].id == "E05"
+    assert "E05" not in found[1].consequences
