@@ -15,6 +15,8 @@ from console.loadgen.schedule import Load
 
 STEADY_WITHIN = 0.10
 """The last third of a run may differ so much from the third before."""
+STALLED_RATE, STALLED_P50 = 0.5, 5.0
+"""A slice with this share of the answers, or this many times the p50, of the median slice is a stall."""
 SHORTEST = 6
 """Slices of a second that it takes to speak of steady."""
 FEWEST = 100
@@ -93,11 +95,22 @@ def steady(load: Load, client: Client, ended: str) -> str:
     few = min(sum(one.done for one in part) for part in (before, last))
     if few < FEWEST:
         return f"not judged: {few} answers in a third of it are too few to tell, it takes {FEWEST}"
-    moved = _moved(before, last)
+    moved = _stalled(slices) or _moved(before, last)
     if not moved:
         return ""
     why = _reasons(load, client, before, last)
     return f"{moved}: {why}" if why else moved
+
+
+def _stalled(slices: Sequence[Slice]) -> str:
+    """A second in which answers nearly stood still, or waited many times as long as in the others."""
+    rate = median(one.done / one.span for one in slices)
+    middle = median(one.p50 for one in slices if one.p50 is not None)
+    for one in slices:
+        if one.done / one.span < STALLED_RATE * rate or (one.p50 or 0) > STALLED_P50 * middle:
+            there = f"{units.rate(one.done / one.span)} answers a second, p50 {units.millis(one.p50)} ms"
+            return f"a stall before second {one.at:.0f}: {there}; else {units.rate(rate)}, {units.millis(middle)} ms"
+    return ""
 
 
 def _moved(before: Sequence[Slice], last: Sequence[Slice]) -> str:

@@ -184,7 +184,9 @@ def test_a_server_frozen_for_a_second_shows_in_the_open_loop_and_hides_in_the_cl
             time.sleep(1)
         finally:
             os.kill(pid, signal.SIGCONT)
-        seen, hidden = (json.loads(one.communicate(timeout=60)[0])["client"]["latency"] for one in (opened, closed))
+        records = [json.loads(one.communicate(timeout=60)[0]) for one in (opened, closed)]
+    seen, hidden = (one["client"]["latency"] for one in records)
+    assert records[0]["steady"].startswith("a stall before second")
     assert seen["p99"] > 700
     assert seen["max"] > 950
     assert hidden["max"] > 900

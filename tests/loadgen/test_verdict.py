@@ -94,6 +94,21 @@ def test_why_a_run_is_not_steady(load: Load, one: Client, ended: str, words: str
     assert words in verdict.steady(load, one, ended)
 
 
+@pytest.mark.parametrize(
+    ("rates", "p50s", "words"),
+    [
+        (
+            [100] * 5 + [40] + [100] * 6,
+            [2.0] * 12,
+            "a stall before second 6: 40.0 answers a second, p50 2.00 ms; else 100",
+        ),
+        ([100] * 12, [2.0] * 3 + [300.0] + [2.0] * 8, "a stall before second 4: 100 answers a second, p50 300 ms"),
+    ],
+)
+def test_a_stall_is_no_steady_run(rates: list[int], p50s: list[float], words: str) -> None:
+    assert verdict.steady(OPEN, client(rates, p50s), "duration").startswith(words)
+
+
 def test_late_sends_are_the_clients_own_limit_in_the_open_loop_alone() -> None:
     one = client([100] * 12, [2.0] * 12, late=60, late_max_ms=4.5)
     assert verdict.limit(OPEN, one) == "5.0 % left more than 1 ms late (at most 4.50 ms)"
