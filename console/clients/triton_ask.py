@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from console.clients.triton import Answer, Limits, TritonAddress, error_text, expect_ok, model_path, server_http
 from console.clients.triton_answer import NoAnswerError, outputs, texts
+from console.clients.triton_body import CannotEncodeError, Encoded, Tensor, encode, numpy_type
 from console.clients.triton_wire import decode_config
 from console.core.model import Asked, ModelConfig, SourceError, TensorSpec
 from console.core.text import decode, one_line
@@ -99,13 +100,10 @@ def _request(config: ModelConfig) -> Question:
     if not tensors:
         raise NotAskedError("its configuration names no inputs")
     shaped = [(tensor, _shape(tensor, config.max_batch_size)) for tensor in tensors]
-    body, size = _encoded(shaped)
+    encoded = _encoded(shaped)
     sent = ", ".join(f"{tensor.name} {tensor.datatype} {shape} {_content(tensor)}" for tensor, shape in shaped)
-    headers = {"Content-Type": "application/octet-stream"}
-    if size is not None:
-        headers["Inference-Header-Content-Length"] = str(size)
     inputs = tuple(Sized(tensor.name, tensor.datatype, tuple(shape)) for tensor, shape in shaped)
-    return Question(body, headers, one_line(sent, 400), inputs, config.max_batch_size > 0)
+    return Question(encoded.body, encoded.headers, one_line(sent, 400), inputs, config.max_batch_size > 0)
 
 
 def _content(tensor: TensorSpec) -> str:
@@ -117,28 +115,23 @@ def _shape(tensor: TensorSpec, max_batch_size: int) -> list[int]:
     return [1, *dims] if max_batch_size > 0 else dims
 
 
-def _encoded(tensors: Sequence[tuple[TensorSpec, list[int]]]) -> tuple[bytes, int | None]:
-    """tritonclient's encoding; it is imported here because it brings gevent and numpy along."""
+def _encoded(tensors: Sequence[tuple[TensorSpec, list[int]]]) -> Encoded:
+    """tritonclient's encoding; it and numpy are imported late because they bring much along."""
     import numpy as np
-    from tritonclient.http import InferenceServerClient, InferInput
-    from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
-    inputs = []
+    made = []
+    for tensor, shape in tensors:
+        dtype = numpy_type(tensor.datatype)
+        if dtype is None:
+            raise NotAskedError(f"its input {one_line(tensor.name, 80)} has the unknown type {tensor.datatype}")
+        if prod(shape) * np.dtype(dtype).itemsize > MAX_INPUT:
+            raise NotAskedError(f"its input {one_line(tensor.name, 80)} of {shape} is too large to make up")
+        values = np.full(shape, TEXT, dtype) if tensor.datatype == "BYTES" else np.zeros(shape, dtype)
+        made.append(Tensor(tensor.name, tensor.datatype, tuple(shape), values))
     try:
-        for tensor, shape in tensors:
-            dtype = triton_to_np_dtype(tensor.datatype)
-            if dtype is None:
-                raise NotAskedError(f"its input {one_line(tensor.name, 80)} has the unknown type {tensor.datatype}")
-            if prod(shape) * np.dtype(dtype).itemsize > MAX_INPUT:
-                raise NotAskedError(f"its input {one_line(tensor.name, 80)} of {shape} is too large to make up")
-            values = np.full(shape, TEXT, dtype) if tensor.datatype == "BYTES" else np.zeros(shape, dtype)
-            item = InferInput(tensor.name, shape, tensor.datatype)
-            item.set_data_from_numpy(values)
-            inputs.append(item)
-        body, size = InferenceServerClient.generate_request_body(inputs)
-    except InferenceServerException as error:
-        raise NotAskedError(f"a request for it cannot be made: {one_line(str(error), 200)}") from error
-    return bytes(body), size
+        return encode(made)
+    except CannotEncodeError as error:
+        raise NotAskedError(f"a request for it cannot be made: {error}") from error
 
 
 def summarise(answer: Answer) -> tuple[bool, str]:
