@@ -108,7 +108,8 @@ def _stopped(facts: Facts, found: Mapping[str, Any], status: str, evidence: tupl
     if was_killed:
         return fail(f"{status}, {code}: out of memory, the kernel killed it", evidence, _logs(facts, found), **data)
     if code in STOPPED:
-        return warn(f"stopped ({exit_words(code)})" if code else "stopped (0)", evidence, _start(facts, found), **data)
+        text = f"stopped ({exit_words(code)})" if code else "stopped (0)"
+        return warn(text, evidence, _start(facts, found), stopped="asked", **data)
     fix = _start(facts, found) if code == 137 else _logs(facts, found)
     return fail(f"{status}, {exit_words(code)}", evidence, fix, **data)
 

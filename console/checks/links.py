@@ -180,6 +180,8 @@ def _of_table(id_: str, known: Mapping[str, Finding], spoken: Mapping[str, tuple
 
 def _holds(condition: str, cause: str, effect: Finding, said: tuple[Diagnosis, ...] | None) -> bool | None:
     """None = it cannot be told."""
+    if effect.data.get("stopped") and "=" not in condition:
+        return False  # somebody stopped it: what is wrong elsewhere did not
     if not condition:
         return True
     if condition == "named":

@@ -317,3 +317,12 @@ def test_a_text_beside_the_one_that_counts_explains_nothing() -> None:
     found = causes(told(), [warn("E09", "memlock 8 MiB"), log, warn("E07")])
     assert found[0].id == "E05"
     assert "E05" not in found[1].consequences
+
+
+def test_what_somebody_stopped_has_no_other_cause() -> None:
+    """Seen on the lab: a container stopped by hand was said to be down for an engine of one of its models."""
+    stopped = warn("E01", "stopped (0)", status="exited", exit="0", stopped="asked")
+    found = causes(told(), [fail("E05", "an engine of another version"), stopped])
+    assert {one.id: one.consequences for one in found} == {"E05": (), "E01": ()}
+    crashed = fail("E01", "exited, 1", status="exited", exit="1")
+    assert causes(told(), [fail("E05", "an engine of another version"), crashed])[0].consequences == ("E01",)
