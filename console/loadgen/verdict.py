@@ -70,8 +70,12 @@ def _mean(sums: Mapping[str, int], part: str) -> float | None:
 
 
 def others(client: Client, server: Server) -> int:
-    """Good answers that the server counted and we did not get: other clients' (0 for a few, which are of the edges)."""
-    more = server.requests - client.done
+    """Requests that the server counted and we did not send: other clients' (0 for a few, which are of the edges).
+
+    A failed one of ours may be among those that it calls successes: seen are errors that the model answers, and answers
+    that never left it (1 024 connections at 10 000 requests a second: 418 of 50 000).
+    """
+    more = server.requests - client.done - total(client.errors)
     return more if more > max(2, OTHERS * client.done) else 0
 
 
@@ -181,5 +185,7 @@ def counts(run: Run) -> str:
     if more := others(client, server):
         return f"others asked it too: {units.rate(more / (client.wall_s or 1))}/s, so its means are not ours alone"
     words = f"{server.requests} counted by Triton, {answered} answered 200 here"
+    if server.requests > answered:
+        return f"{words}: {server.requests - answered} of our failed requests are successes to it"
     missed = total(client.errors) - server.failures - (answered - client.done)
     return f"{words}; {missed} failures are in no counter of it" if missed > 0 else words

@@ -126,6 +126,8 @@ def test_counts_and_the_difference_of_the_means() -> None:
     assert verdict.gap(shared) == ""
     shed = run(CLOSED, replace(one, errors={"http 503": Failed(5)}), Server(1200, 2, 1.4))
     assert verdict.counts(shed).endswith("; 3 failures are in no counter of it")
+    lost = run(CLOSED, replace(one, errors={"timeout": Failed(60)}), Server(1260, 0, 1.4))
+    assert verdict.counts(lost).endswith(": 60 of our failed requests are successes to it")
     assert verdict.counts(run(CLOSED, one, None)) == verdict.gap(run(CLOSED, one, None)) == ""
 
 
