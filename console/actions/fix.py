@@ -197,7 +197,9 @@ def _applied(box: Box, plan: Plan, run: Run, fix: Fix, name: str) -> Outcome:
         return _put_back(box, run, one, name, "it was stopped")
     undo = UndoSpec(TakeBack.NAME, one, {"backup": name}, f"take the fix of {one} back") if fix.undo else None
     lines = tuple(_found(other) for other in found.values())
-    text = f"{one} is mended: {mine.text}" if _is_fit(mine) else f"it was applied and did not help: {_found(mine)}"
+    effect = f"; {fix.effect}" if fix.effect else ""
+    no_help = f"it was applied and did not help{' yet' if effect else ''}: {_found(mine)}{effect}"
+    text = f"{one} is mended: {mine.text}" if _is_fit(mine) else no_help
     return Outcome("done", text, lines, undo, {"files": _files(plan.target)})
 
 

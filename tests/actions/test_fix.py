@@ -251,7 +251,7 @@ def test_one_that_does_not_help_says_so_and_can_be_taken_back(sick: Sick, box: B
     sick.does = (sick.write("good = perhaps\n"), Deed("run", ("echo", "I did it")))
     run = Recorded()
     outcome = do(Apply(), box, "T01", {}, run)
-    assert (outcome.word, outcome.text) == ("done", "it was applied and did not help: ✗ T01 it is bad")
+    assert (outcome.word, outcome.text) == ("done", "it was applied and did not help yet: ✗ T01 it is bad; at once")
     assert run.notes == ["I did it"]
     take_back(box, outcome)
     assert sick.file.read_text() == "good = no\n"
@@ -275,7 +275,7 @@ def test_a_file_needs_no_time(sick: Sick, box: Box, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(fix_action, "SETTLES", 60.0)
     sick.does = (sick.write("good = perhaps\n"),)
     run = Recorded()
-    assert "did not help" in do(Apply(), box, "T01", {}, run).text
+    assert "did not help yet" in do(Apply(), box, "T01", {}, run).text
     assert run.waited == 0
 
 
