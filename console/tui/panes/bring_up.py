@@ -15,6 +15,7 @@ from console.core.finding import Finding, Report
 from console.core.model import Sign, Snapshot
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
+from console.tui.panes.checks_list import consequences
 from console.tui.panes.gpu_memory import NO_DEVICE
 from console.tui.panes.wording import sign, wrapped
 from console.tui.widgets.cells import Line, left
@@ -90,30 +91,38 @@ def steps(snapshot: Snapshot) -> tuple[Step, ...]:
 
 
 def _checked(step: Step, report: Report | None, ids: tuple[str, ...]) -> Step:
-    """The step with what the checklist knows: a wrong check is its state, a fit one answers what no source can."""
+    """The step with what the checklist knows: a wrong check is its state, a fit one answers what no source can. What
+    follows from an earlier step's cause waits for that step."""
     found = [one for id_ in ids if report is not None and (one := report.finding(id_)) is not None]
     wrong = sorted((one for one in found if one.sign in ("fail", "warn")), key=lambda one: one.sign != "fail")
-    if not wrong:
+    if not wrong or report is None:
         fit = next((one for one in found if one.sign in ("ok", "note")), None)
         if step.sign != "unknown" or fit is None:
             return step
         return replace(step, sign="ok", state=one_line(fit.text, 200), next="")
-    first = wrong[0]
+    follows = consequences(report)
+    roots = [one for one in wrong if follows.get(one.id, one.id) in (one.id, *ids)]
+    first = (roots or wrong)[0]
+    details = tuple(f"{one.id} {one_line(one.title, 100)}: {one_line(one.text, 300)}" for one in wrong)
+    if not roots:
+        before = _step_of(follows[first.id])
+        if before > _step_of(first.id) and step.sign == "ok":
+            return replace(step, state=one_line(first.text, 200))
+        waits = f"after {before}" if before else f"after {follows[first.id]}, see 6"
+        return Step(step.name, "none", one_line(first.text, 200), waits, (*details, *step.details))
     if step.sign == "none" and first.sign != "fail":
         return step  # it waits for an earlier step: a warning is of no use yet
     sign: Sign = "warn" if first.sign == "warn" and step.sign == "ok" else first.sign
-    commands = tuple(dict.fromkeys(line for one in wrong if one.fix is not None for line in one.fix.commands))
-    fix = next((one.id for one in wrong if _can_apply(one)), "")
-    details = tuple(f"{one.id} {one_line(one.title, 100)}: {one_line(one.text, 300)}" for one in wrong)
-    return Step(
-        step.name,
-        sign,
-        one_line(first.text, 200),
-        _next(commands, fix, wrong),
-        (*details, *step.details),
-        commands,
-        fix,
-    )
+    roots = [one for one in roots if follows.get(one.id, one.id) == one.id] or roots
+    commands = tuple(dict.fromkeys(line for one in roots if one.fix is not None for line in one.fix.commands))
+    fix = first.id if _can_apply(first) else ""
+    told = _next(commands, fix, roots)
+    return Step(step.name, sign, one_line(first.text, 200), told, (*details, *step.details), commands, fix)
+
+
+def _step_of(id_: str) -> int:
+    """Number of the step that a check belongs to; 0 = none."""
+    return next((number for number, ids in enumerate(CHECKS, 1) if id_ in ids), 0)
 
 
 def _can_apply(one: Finding) -> bool:
