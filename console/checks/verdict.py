@@ -247,6 +247,8 @@ def _mend(finding: Finding) -> str:
         return rule(finding.id).mend
     if finding.fix is not None and finding.fix.commands:
         return one_line(finding.fix.commands[0], 120)
+    if finding.fix is not None and finding.fix.effect:
+        return one_line(finding.fix.effect.partition(";")[0], 120)
     return f"see gpuconsole explain {finding.id}"
 
 

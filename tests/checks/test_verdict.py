@@ -326,3 +326,9 @@ def test_what_somebody_stopped_has_no_other_cause() -> None:
     assert {one.id: one.consequences for one in found} == {"E05": (), "E01": ()}
     crashed = fail("E01", "exited, 1", status="exited", exit="1")
     assert causes(told(), [fail("E05", "an engine of another version"), crashed])[0].consequences == ("E01",)
+
+
+def test_a_fix_without_commands_is_told_by_what_it_does() -> None:
+    does = Fix("S", (), effect="build the engine with the TensorRT of this image; L05, L06 tell the cause")
+    found = causes(told(), [finding("E05", "fail", fix=does)])
+    assert [step.text for step in found[0].order] == ["build the engine with the TensorRT of this image"]
