@@ -67,7 +67,9 @@ class Store:
     def add_event(self, event: Event) -> None:
         """Put an event in its place in time; the same thing told twice, or a fault repeated, is counted instead."""
         for position, known in enumerate(self._events):
-            if _tells_what_reload_did(event, known):
+            if _is_one_deed(known, event):
+                return
+            if _is_one_deed(event, known):
                 self._events[position] = msgspec.structs.replace(event, wall=known.wall)
                 self._events_changed = True
                 return
@@ -129,12 +131,14 @@ class Store:
         return new
 
 
-def _tells_what_reload_did(event: Event, known: Event) -> bool:
+def _is_one_deed(config: Event, reload: Event) -> bool:
+    """A reload and what it changed, seen by two sources; the configuration may be seen first, but not long before: a
+    later reload is a deed of its own."""
     return (
-        event.kind == "config"
-        and known.kind == "reload"
-        and event.model == known.model
-        and 0 <= event.wall - known.wall <= ONE_RELOAD
+        config.kind == "config"
+        and reload.kind == "reload"
+        and config.model == reload.model
+        and -SAME_EVENT <= config.wall - reload.wall <= ONE_RELOAD
     )
 
 

@@ -503,3 +503,12 @@ def test_a_reload_and_what_it_changed_are_one_event_at_the_time_of_the_reload() 
         (1000.0, "a delay 0 → 700 µs"),
         (1003.0, "b delay 1 → 2 µs"),
     ]
+
+
+def test_a_change_that_is_seen_before_its_reload_is_one_event_too() -> None:
+    store = Store()
+    store.add_event(Event(1000.0, "warn", "a delay 0 → 700 µs", "not made by a gpuconsole", "config", "a"))
+    store.add_event(Event(1000.5, "warn", "a 1 was reloaded", "not made by a gpuconsole", "reload", "a"))
+    store.add_event(Event(1006.0, "warn", "a 1 was reloaded", "not made by a gpuconsole", "reload", "a"))
+    events = store.snapshot(1.0, 1.0).events
+    assert [(event.wall, event.kind) for event in events] == [(1000.0, "config"), (1006.0, "reload")], "one more later"

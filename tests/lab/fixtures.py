@@ -75,10 +75,10 @@ class Lab:
     @contextlib.contextmanager
     def load(self, *words: str) -> Iterator[Load]:
         """Run `scripts/lab traffic WORDS` during the block; its record is there after the block."""
-        load = Load()
         command = [sys.executable, "-m", "tests.lab", "traffic", "--quiet", *words]
         root = paths.SOURCES.parents[1]
         with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
+            load = Load(process)
             try:
                 yield load
             finally:
@@ -90,8 +90,13 @@ class Lab:
 class Load:
     """The record of a traffic run; empty until the run is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
         self.record: dict[str, Any] = {}
+
+    def ends_by_itself(self) -> None:
+        """Wait until a run with `--for` is over: one that is interrupted at its very end leaves no record."""
+        self._process.wait(60)
 
 
 @pytest.fixture

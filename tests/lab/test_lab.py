@@ -86,7 +86,7 @@ def test_traffic_counts_what_triton_counts(lab_alone: Lab) -> None:
 
     before = {key: served(*key) for key in (("rank", "2"), ("rank", "1"), ("reco", "1"))}
     with lab_alone.load("rank=120", "rank:1=40", "reco=20", "--poisson", "--for", "3") as load:
-        time.sleep(3.2)
+        load.ends_by_itself()
     models = load.record["models"]
     assert all(flow["ok"] == flow["sent"] > 0 and not flow["errors"] for flow in models.values())
     for label, flow in models.items():
