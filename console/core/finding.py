@@ -70,6 +70,11 @@ class Fix(Struct, frozen=True):
     again: tuple[str, ...] = ()
     """Checks that are to be run again afterwards, besides its own."""
 
+    @property
+    def can_be_applied(self) -> bool:
+        """True where the console does it itself, by a plan; else it is only shown."""
+        return bool(self.deeds or self.action)
+
 
 class Finding(Struct, frozen=True):
     """A check's answer. ok and note: fit (note: worth knowing); none: does not apply here."""
@@ -127,6 +132,10 @@ class Report(Struct, frozen=True):
     def finding(self, id_: str) -> Finding | None:
         """By check id."""
         return next((one for one in self.findings if one.id == id_), None)
+
+    def follows(self) -> dict[str, str]:
+        """Finding -> the cause that it follows from; the weightiest where there are several."""
+        return {one: cause.id for cause in reversed(self.causes) for one in cause.consequences}
 
     def worst(self) -> Sign:
         """fail, warn, unknown (only where nothing could be told) or ok."""

@@ -24,16 +24,15 @@ class ChecksSource:
     name = "checks"
     interval = INTERVAL
 
-    def __init__(self, ask: Callable[[], Report], *, settle: float = SETTLE) -> None:
+    def __init__(self, ask: Callable[[], Report]) -> None:
         self._ask = ask
-        self._settle = settle
 
     def open(self) -> None:
         """Nothing to open: the helper process starts with the first question."""
 
     def read(self) -> Report:
         """One look. SourceError where the helper ends or is silent."""
-        time.sleep(self._settle)
+        time.sleep(SETTLE)
         return self._ask()
 
     def close(self) -> None:

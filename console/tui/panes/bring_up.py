@@ -15,7 +15,6 @@ from console.core.finding import Finding, Report
 from console.core.model import Sign, Snapshot
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
-from console.tui.panes.checks_list import consequences
 from console.tui.panes.gpu_memory import NO_DEVICE
 from console.tui.panes.wording import sign, wrapped
 from console.tui.widgets.cells import Line, left
@@ -100,7 +99,7 @@ def _checked(step: Step, report: Report | None, ids: tuple[str, ...]) -> Step:
         if step.sign != "unknown" or fit is None:
             return step
         return replace(step, sign="ok", state=one_line(fit.text, 200), next="")
-    follows = consequences(report)
+    follows = report.follows()
     roots = [one for one in wrong if follows.get(one.id, one.id) in (one.id, *ids)]
     first = (roots or wrong)[0]
     details = tuple(f"{one.id} {one_line(one.title, 100)}: {one_line(one.text, 300)}" for one in wrong)
@@ -115,7 +114,7 @@ def _checked(step: Step, report: Report | None, ids: tuple[str, ...]) -> Step:
     sign: Sign = "warn" if first.sign == "warn" and step.sign == "ok" else first.sign
     roots = [one for one in roots if follows.get(one.id, one.id) == one.id] or roots
     commands = tuple(dict.fromkeys(line for one in roots if one.fix is not None for line in one.fix.commands))
-    fix = first.id if _can_apply(first) else ""
+    fix = first.id if first.fix is not None and first.fix.can_be_applied else ""
     told = _next(commands, fix, roots)
     return Step(step.name, sign, one_line(first.text, 200), told, (*details, *step.details), commands, fix)
 
@@ -123,10 +122,6 @@ def _checked(step: Step, report: Report | None, ids: tuple[str, ...]) -> Step:
 def _step_of(id_: str) -> int:
     """Number of the step that a check belongs to; 0 = none."""
     return next((number for number, ids in enumerate(CHECKS, 1) if id_ in ids), 0)
-
-
-def _can_apply(one: Finding) -> bool:
-    return one.fix is not None and bool(one.fix.deeds or one.fix.action)
 
 
 def _next(commands: tuple[str, ...], fix: str, wrong: list[Finding]) -> str:

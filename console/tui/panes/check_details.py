@@ -82,7 +82,7 @@ class CheckDetails(Pane):
             yield from paragraph("UNDO", one_line(fix.undo, 400), cells, cells=LABELS)
         if fix.again:
             yield from paragraph("AFTER", f"this check is run again, and {', '.join(fix.again)}", cells, cells=LABELS)
-        if self.why_off is not None and (fix.deeds or fix.action):
+        if self.why_off is not None and fix.can_be_applied:
             yield from paragraph("f IS OFF", one_line(self.why_off, 300), cells, "warn", cells=LABELS)
 
     def changes(self) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from console.core.finding import GROUPS, Finding, Report
+from console.core.finding import GROUPS, Finding
 from console.core.model import Sign
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
@@ -30,11 +30,6 @@ def tally(findings: list[Finding] | tuple[Finding, ...]) -> dict[Sign, int]:
 def tally_words(counts: dict[Sign, int]) -> str:
     """`●21 ▲0 ✗0 ?0 –1`."""
     return " ".join(f"{SIGNS[name]}{counts[name]}" for name in COUNTED)
-
-
-def consequences(report: Report) -> dict[str, str]:
-    """Finding -> the cause that it follows from."""
-    return {follows: cause.id for cause in report.causes for follows in cause.consequences if follows != cause.id}
 
 
 class ChecksList(Pane):
@@ -68,7 +63,7 @@ class ChecksList(Pane):
         made = [Row(((f"  {left('GROUP / CHECK', name + 2)}{left('EVIDENCE', cells)}FIX", "label"),))]
         if report is None:
             return [*made, *not_read("checks", (view.snapshot.checks,), view.width)]
-        follows = consequences(report)
+        follows = report.follows()
         for group, title in GROUPS.items():
             members = [one for one in report.findings if one.group == group]
             if members:
@@ -185,6 +180,6 @@ def fix_word(one: Finding) -> str:
     """`f` = the console can do it; `y` = commands to copy."""
     if one.fix is None or one.sign not in (*WRONG, "unknown"):
         return ""
-    if one.fix.deeds or one.fix.action:
+    if one.fix.can_be_applied:
         return "f"
     return "y" if one.fix.commands else ""

@@ -47,7 +47,7 @@ def roots(report: Report | None) -> list[Finding]:
     """Findings that are wrong and follow from no other, the worst first."""
     if report is None:
         return []
-    follows = {one for cause in report.causes for one in cause.consequences if one != cause.id}
+    follows = report.follows()
     found = [one for one in report.findings if one.sign in ("fail", "warn") and one.id not in follows]
     return sorted(found, key=lambda one: COUNTED.index(one.sign))
 

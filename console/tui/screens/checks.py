@@ -138,7 +138,7 @@ class Fix(Act):
             return f"{one.id} has nothing to mend"
         if one.fix is None:
             return f"{one.id} has no fix that the console knows"
-        if not one.fix.deeds and not one.fix.action:
+        if not one.fix.can_be_applied:
             return f"the fix of {one.id} is done by hand: y copies its commands"
         return None
 
