@@ -54,6 +54,7 @@ def test_all_and_filter() -> None:
     pane.filter = "denials"
     assert "C08" in text_of(pane, view)
     assert "B07" not in text_of(pane, view)
+    assert "Host tuning" not in text_of(pane, view), "a group without a match is left out"
 
 
 def test_fold_and_yank() -> None:

@@ -74,6 +74,8 @@ class ChecksList(Pane):
         self, group: str, title: str, members: list[Finding], follows: dict[str, str], cells: tuple[int, int, int]
     ) -> Iterator[Row]:
         shown = [one for one in members if self._shows(one)]
+        if self.filter and not shown:
+            return
         open_ = self._is_open(group, members)
         mark = "▾" if open_ and shown else "▸"
         counts = tally(members)
