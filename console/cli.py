@@ -19,6 +19,7 @@ from console.core.plan import Refused, WrongInput
 from console.core.text import one_line
 
 if TYPE_CHECKING:
+    from console.actions.box import BoxSpec
     from console.core.facts import Facts
 
 log = logging.getLogger(__name__)
@@ -383,24 +384,30 @@ def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
         dry_run=options.dry_run,
         as_json=options.json,
     )
-    with contextlib.ExitStack() as opened:
-        spec = compose.box_spec(settings)
-        if options.demo:
-            spec = opened.enter_context(compose.session(settings, demo=_demo(options), seed=options.seed)).spec
+    with _box(options, settings) as spec:
         return loadtest.run(wish, spec, state, looks)
+
+
+@contextlib.contextmanager
+def _box(options: argparse.Namespace, settings: Settings) -> Iterator[BoxSpec]:
+    """The box of the options: this one, or a simulated one that ends with the `with`."""
+    from console import compose
+
+    if not options.demo:
+        yield compose.box_spec(settings)
+        return
+    with compose.session(settings, demo=_demo(options), seed=options.seed) as session:
+        yield session.spec
 
 
 @contextlib.contextmanager
 def _collector(options: argparse.Namespace, settings: Settings) -> Iterator[Callable[..., Facts]]:
     """checking.facts_for with the box that the options name; it wants the checks, and `slow`."""
-    from console import checking, compose
+    from console import checking
 
     if options.demo and (options.root or options.facts):
         raise UsageError("--demo is a box of its own; leave out --root and --facts")
-    with contextlib.ExitStack() as opened:
-        spec = compose.box_spec(settings)
-        if options.demo:
-            spec = opened.enter_context(compose.session(settings, demo=_demo(options), seed=options.seed)).spec
+    with _box(options, settings) as spec:
         yield functools.partial(checking.facts_for, spec, root=options.root, facts_file=options.facts)
 
 
