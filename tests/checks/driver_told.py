@@ -7,13 +7,13 @@ is not installed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 from console.checks.box import DEB_ALL, RPM_ALL
-from console.checks.run import all_checks, judged
-from console.core.facts import AnswerFact, CommandFact, Facts, FileFact
+from console.checks.run import named
+from console.core.facts import CommandFact, Facts, FileFact
 from console.core.finding import Finding, Fix
+from tests.checks import needed
 from tests.checks.told import ABSENT, folder, told
 
 GPU = "0000:3b:00.0"
@@ -182,45 +182,9 @@ def box(
     )
 
 
-def seen_by(needs: tuple[str, ...], facts: Facts) -> Facts:
-    """Of these facts what the needs name; what they name and is not there is told as absent."""
-    files: dict[str, FileFact] = {}
-    commands: dict[str, CommandFact] = {}
-    answers: dict[str, AnswerFact] = {}
-    for need in (one for raw in needs for one in _filled(raw, facts)):
-        if need.startswith("$ "):
-            commands[need[2:]] = facts.commands.get(need[2:], CommandFact(why="not installed"))
-        elif need.startswith("@"):
-            answers[need] = facts.answers.get(need, AnswerFact(why="not asked"))
-        elif need.startswith("find "):
-            _, where, name = need.split(" ")
-            below = (p for p in facts.files if p.startswith(f"{where}/") and fnmatchcase(p.rsplit("/", 1)[-1], name))
-            files |= {path: facts.files[path] for path in (*below, where) if path in facts.files}
-        else:
-            files |= _matching(need.removeprefix("stat "), facts)
-    return Facts(wall=facts.wall, files=files, commands=commands, answers=answers, variables=facts.variables)
-
-
-def _filled(need: str, facts: Facts) -> tuple[str, ...]:
-    for name, values in facts.variables.items():
-        if f"{{{name}}}" in need:
-            return tuple(need.replace(f"{{{name}}}", value) for value in values)
-    return (need,)
-
-
-def _matching(pattern: str, facts: Facts) -> dict[str, FileFact]:
-    if "*" not in pattern:
-        return {pattern: facts.files.get(pattern, ABSENT)}
-    parts = pattern.split("/")
-    fits = (p for p in facts.files if len(p.split("/")) == len(parts) and all(map(fnmatchcase, p.split("/"), parts)))
-    return {path: facts.files[path] for path in fits}
-
-
 def asked(id_: str, facts: Facts) -> Finding:
     """What one check says, given what it needs."""
-    one = next(one for one in all_checks()[0] if one.id == id_)
-    found = judged(one, seen_by(one.needs, facts))
-    assert "fault of its own" not in found.text, found.text
+    found = needed.row(named(id_), facts)
     assert len(found.text) <= 130, found.text
     return found
 

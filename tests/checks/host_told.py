@@ -3,18 +3,16 @@ does not declare among its needs cannot be given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from itertools import product
 from typing import Any
 
 from msgspec import structs
 
-from console.checks.check import Answer, Check
-from console.checks.run import judged
 from console.core.facts import AnswerFact, CommandFact, Facts, FileFact, SpaceFact
 from console.core.finding import Finding
-from tests.checks.told import ABSENT, told
+from tests.checks import needed
+from tests.checks.told import told
 
 GIB = 1 << 30
 ONE_GPU = {"gpu": ("0000:3b:00.0",)}
@@ -24,14 +22,8 @@ NO_PODMAN = AnswerFact(why="/run/podman/podman.sock: no such file")
 GARBAGE = ("", "\x00\xff\xfe\x1b[31m", "no\n" * 500, "x" * 100_000, "-1", "9" * 5000, "[[[", "=:=\n::\n")
 
 
-def check_of(judge: Callable[[Facts], Answer]) -> Check:
-    """The check that a function is."""
-    found: Check = judge.__check__  # type: ignore[attr-defined]
-    return found
-
-
 def facts_for(
-    judge: Callable[[Facts], Answer],
+    judge: needed.Judge,
     files: Mapping[str, str | FileFact] | None = None,
     commands: Mapping[str, str | CommandFact] | None = None,
     answers: Mapping[str, Any] | None = None,
@@ -39,8 +31,8 @@ def facts_for(
     variables: Mapping[str, tuple[str, ...]] | None = None,
     slow: bool = False,
 ) -> Facts:
-    """Facts that hold what the check needs, and nothing else."""
-    needs = [one for need in check_of(judge).needs for one in _expanded(need, variables or {})]
+    """These facts; the test fails where one of them is not among what the check needs."""
+    needs = needed.filled(needed.check_of(judge).needs, variables or {})
     paths = [need.removeprefix("stat ") for need in needs if need.startswith(("/", "stat "))]
     for path in files or {}:
         assert any(fnmatchcase(path, one) and path.count("/") == one.count("/") for one in paths), path
@@ -50,31 +42,12 @@ def facts_for(
         *(f"space {one}" for one in spaces or {}),
     ):
         assert name in needs, name
-    made = told(
-        {**{path: ABSENT for path in paths if "*" not in path}, **(files or {})},
-        {**{need[2:]: CommandFact(why="not installed") for need in needs if need.startswith("$ ")}, **(commands or {})},
-        {**{need: AnswerFact(why="not asked") for need in needs if need.startswith("@")}, **(answers or {})},
-        {**{need[6:]: SpaceFact(why="not asked") for need in needs if need.startswith("space ")}, **(spaces or {})},
-        variables,
-    )
-    return structs.replace(made, slow=slow)
+    return structs.replace(told(files, commands, answers, spaces, variables), slow=slow)
 
 
-def _expanded(need: str, variables: Mapping[str, tuple[str, ...]]) -> list[str]:
-    names = [part.partition("}")[0] for part in need.split("{")[1:]]
-    found = []
-    for values in product(*(variables.get(name, ()) for name in names)):
-        text = need
-        for name, value in zip(names, values, strict=True):
-            text = text.replace(f"{{{name}}}", value)
-        found.append(text)
-    return found
-
-
-def said(judge: Callable[[Facts], Answer], facts: Facts) -> Finding:
+def said(judge: needed.Judge, facts: Facts) -> Finding:
     """What the runner makes of it; a fault of the check itself fails the test."""
-    finding = judged(check_of(judge), facts)
-    assert "a fault of its own" not in finding.text, finding.text
+    finding = needed.row(needed.check_of(judge), facts)
     assert not (finding.sign == "unknown" and "not known" in finding.text), finding.text
     return finding
 

@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from itertools import product
 from typing import Any
 
+from msgspec import structs
+
 from console.checks.check import Answer, Check
 from console.checks.run import judged
 from console.core.facts import AnswerFact, CommandFact, Facts, FileFact, SpaceFact
@@ -30,9 +32,19 @@ def finding(
     variables: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Finding:
     """What a check says of these facts, as a row of the checklist."""
-    one: Check = judge.__check__  # type: ignore[attr-defined]
-    found = judged(one, only(one.needs, told(files, commands, answers, spaces, variables)))
-    assert "a fault of its own" not in found.text, found.text
+    return row(check_of(judge), told(files, commands, answers, spaces, variables))
+
+
+def check_of(judge: Judge) -> Check:
+    """The check that a function is."""
+    found: Check = judge.__check__  # type: ignore[attr-defined]
+    return found
+
+
+def row(one: Check, facts: Facts) -> Finding:
+    """What a check says of those of these facts that it needs, as a row of the checklist."""
+    found = judged(one, only(one.needs, facts))
+    assert "fault of its own" not in found.text, found.text
     assert len(found.title) <= 46
     return found
 
@@ -43,17 +55,25 @@ def only(needs: tuple[str, ...], facts: Facts) -> Facts:
     commands: dict[str, CommandFact] = {}
     answers: dict[str, AnswerFact] = {}
     spaces: dict[str, SpaceFact] = {}
-    for need in [filled for one in needs for filled in _filled(one, facts.variables)]:
+    for need in filled(needs, facts.variables):
         kind, _, rest = need.partition(" ")
         if kind == "$":
             commands[rest] = facts.commands.get(rest, CommandFact(why=f"{rest.split()[0]} is not installed"))
         elif kind == "space":
-            spaces[rest] = facts.spaces.get(rest, SpaceFact(why="not told"))
+            spaces[rest] = facts.spaces.get(rest, SpaceFact(why="not asked"))
         elif need.startswith("@"):
             answers[need] = facts.answers.get(need, AnswerFact(why="not asked"))
+        elif kind == "find":
+            folder, name = rest.split(" ")
+            files |= _below(folder, name, facts)
         else:
             files |= _files(rest if kind == "stat" else need, facts)
-    return Facts(facts.wall, files=files, commands=commands, answers=answers, spaces=spaces, variables=facts.variables)
+    return structs.replace(facts, files=files, commands=commands, answers=answers, spaces=spaces)
+
+
+def filled(needs: tuple[str, ...], variables: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Needs with the values of their variables; none of those whose variable has no value."""
+    return [one for need in needs for one in _filled(need, variables)]
 
 
 def _filled(need: str, variables: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -72,3 +92,9 @@ def _files(pattern: str, facts: Facts) -> dict[str, FileFact]:
         if len(steps) <= len(parts) and all(map(fnmatchcase, steps, parts[: len(steps)])):
             found[path] = fact
     return found
+
+
+def _below(folder: str, name: str, facts: Facts) -> dict[str, FileFact]:
+    found = {path: fact for path, fact in facts.files.items() if path.startswith(f"{folder}/")}
+    found = {path: fact for path, fact in found.items() if fnmatchcase(path.rsplit("/", 1)[-1], name)}
+    return found | ({folder: facts.files[folder]} if folder in facts.files else {})

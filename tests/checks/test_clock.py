@@ -40,7 +40,7 @@ def tracking(leap: str) -> str:
             "a service is on, but it is not synchronised",
         ),
         ({TIMEDATECTL: NO_SYSTEMD, CHRONY: CommandFact(1, "506 Cannot talk to daemon")}, "unknown", None),
-        ({}, "unknown", f"{TIMEDATECTL}: not installed"),
+        ({}, "unknown", f"{TIMEDATECTL}: timedatectl is not installed"),
     ],
 )
 def test_j01(commands: dict[str, str | CommandFact], sign: str, text: str | None) -> None:

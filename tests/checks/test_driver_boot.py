@@ -165,7 +165,7 @@ REJECTED = log("Loading of module with unavailable key is rejected")
         (box({"/sys/firmware/efi": ABSENT}), "ok", "no UEFI"),
         (box({SECURE: FileFact("file", why="binary")}, {"mokutil --sb-state": "SecureBoot enabled\n"}), "ok", "is on"),
         (box({SECURE: DENIED}, {"mokutil --sb-state": "SecureBoot disabled\n"}), "ok", "is off"),
-        (box({SECURE: ABSENT}), "unknown", "mokutil --sb-state: not installed"),
+        (box({SECURE: ABSENT}), "unknown", "mokutil --sb-state: mokutil is not installed"),
         (box({SECURE: ABSENT}, {"mokutil --sb-state": CommandFact(1, "\x00\x01")}), "unknown", "is not told"),
         (box(KEPT_OUT, answers=REJECTED), "fail", "refuses the module, signed by DKMS module signing key"),
         (box(KEPT_OUT, UNSIGNED), "fail", "the module is not signed"),

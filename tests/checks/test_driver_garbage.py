@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from console.checks.run import all_checks, judged
+from console.checks.run import judged, named
 from console.core.facts import AnswerFact, CommandFact, Facts, FileFact
-from tests.checks.driver_told import GPU, PCI, UNLOADED, box, driven, seen_by
+from tests.checks.driver_told import GPU, PCI, UNLOADED, box, driven
+from tests.checks.needed import only
 from tests.checks.told import ABSENT, DENIED
 
 TEXTS = ("", "\x00\xff\x1b[31m" * 200, "=" * 100_000, "a: b, c/d\n" * 2000, "\n\n\n", "99999999999999999999\n")
@@ -46,8 +47,8 @@ def _with(facts: Facts, **changed: Any) -> Facts:
 @pytest.mark.parametrize("name", BOXES)
 @pytest.mark.parametrize("id_", [f"A{number:02}" for number in range(1, 23)])
 def test_no_check_falls_over(id_: str, name: str) -> None:
-    one = next(one for one in all_checks()[0] if one.id == id_)
-    for facts in spoiled(seen_by(one.needs, BOXES[name])):
+    one = named(id_)
+    for facts in spoiled(only(one.needs, BOXES[name])):
         found = judged(one, facts)
         assert "a fault of its own" not in found.text, found.text
         assert found.sign != "unknown" or found.text
@@ -55,8 +56,8 @@ def test_no_check_falls_over(id_: str, name: str) -> None:
 
 @pytest.mark.parametrize("id_", [f"A{number:02}" for number in range(1, 23)])
 def test_nothing_is_ok_where_nothing_could_be_read(id_: str) -> None:
-    one = next(one for one in all_checks()[0] if one.id == id_)
-    seen = seen_by(one.needs, box())
+    one = named(id_)
+    seen = only(one.needs, box())
     blind = Facts(
         files=dict.fromkeys(seen.files, DENIED),
         commands=dict.fromkeys(seen.commands, CommandFact(why="not installed")),
