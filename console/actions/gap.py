@@ -10,7 +10,7 @@ from console.actions.base import Run
 from console.actions.box import Box
 from console.actions.outage import MOST_CONFIGS, served_configs
 from console.actions.target import ContainerView
-from console.clients.triton import Limits, error_text, model_path, server_http
+from console.clients.triton import Http, Limits, error_text, model_path, server_http
 from console.clients.triton_control import all_statistics, statistics
 from console.core.gap import BEGAN, DRAINS, ENDED, RATE, RATE_UNKNOWN, SECONDS, SEEN, SEEN_WALL
 from console.core.model import ModelStats, SourceError
@@ -109,8 +109,8 @@ class Arrivals:
             why = "they were not counted long enough"
         if not why and now < self._first:
             why = "Triton's counters began anew meanwhile"
-        rate = 0.0 if why else (now - self._first) / span
-        run.keep(**({RATE_UNKNOWN: one_line(why, 300), RATE: ""} if why else {RATE: f"{rate:.4g}", RATE_UNKNOWN: ""}))
+        rate = "" if why else f"{(now - self._first) / span:.4g}"
+        run.keep(**{RATE: rate, RATE_UNKNOWN: one_line(why, 300)})
 
 
 def count_model(box: Box, name: str, run: Run) -> None:
@@ -168,13 +168,7 @@ def answer_for_model(box: Box, name: str) -> str:
         http = box.http(OWN_PATIENCE)
     except SourceError as error:
         return error.message
-    try:
-        answer = http.get(f"{model_path(name)}/config")
-    except SourceError as error:
-        return error.message
-    finally:
-        http.close()
-    return "" if answer.status == 200 else f"{answer.status} {error_text(answer)}".strip()
+    return _told(http, f"{model_path(name)}/config")
 
 
 def answer_of_server(view: ContainerView) -> str:
@@ -182,9 +176,13 @@ def answer_of_server(view: ContainerView) -> str:
     where to ask."""
     if view.state() is None:
         return ""
-    http = server_http(view.address(), OWN_PATIENCE)
+    return _told(server_http(view.address(), OWN_PATIENCE), "/v2/health/live")
+
+
+def _told(http: Http, path: str) -> str:
+    """Why a GET was not answered with 200; "" where it was."""
     try:
-        answer = http.get("/v2/health/live")
+        answer = http.get(path)
     except SourceError as error:
         return error.message
     finally:

@@ -275,7 +275,6 @@ class Reload(_ModelAction):
         control = box.triton_control(route_of(plan.values))
         seen = look(box, name, traffic=False)
         since = time.time()
-        figures: dict[str, float] = {}
         gap = Gap(run)
         if way == "gap":
             with run.phase("unload"):
@@ -290,7 +289,7 @@ class Reload(_ModelAction):
             end = load(box, control, name, config, run, min(box.settings.actions.load_timeout, run.left()))
             if gap.is_open and end.word == "ok" and ready_versions(control, name):
                 gap.end(end.ended)
-        figures |= {"load_s": end.seconds, **gap.figures}
+        figures = {"load_s": end.seconds, **gap.figures}
         if end.word != "ok":
             return reload_failed(box, control, seen, end, since, figures)
         with run.phase("check"):
