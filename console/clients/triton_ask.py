@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from console.clients.triton import Answer, Limits, TritonAddress, error_text, expect_ok, model_path, server_http
 from console.clients.triton_answer import NoAnswerError, outputs, texts
-from console.clients.triton_body import CannotEncodeError, Encoded, Tensor, encode, numpy_type
+from console.clients.triton_body import TEXT, CannotEncodeError, Encoded, Tensor, encode, numpy_type, zeros
 from console.clients.triton_wire import decode_config
 from console.core.model import Asked, ModelConfig, SourceError, TensorSpec
 from console.core.text import decode, one_line
@@ -21,8 +21,6 @@ PATIENCE = 10.0
 MAX_INPUT = 16 * 1024 * 1024
 """Bytes of one made-up input."""
 SHOWN_VALUES = 4
-TEXT = b"0"
-"""Stands in each string element: parses as a number where the model wants one."""
 
 
 class NotAskedError(Exception):
@@ -126,8 +124,7 @@ def _encoded(tensors: Sequence[tuple[TensorSpec, list[int]]]) -> Encoded:
             raise NotAskedError(f"its input {one_line(tensor.name, 80)} has the unknown type {tensor.datatype}")
         if prod(shape) * np.dtype(dtype).itemsize > MAX_INPUT:
             raise NotAskedError(f"its input {one_line(tensor.name, 80)} of {shape} is too large to make up")
-        values = np.full(shape, TEXT, dtype) if tensor.datatype == "BYTES" else np.zeros(shape, dtype)
-        made.append(Tensor(tensor.name, tensor.datatype, tuple(shape), values))
+        made.append(Tensor(tensor.name, tensor.datatype, zeros(shape, dtype)))
     try:
         return encode(made)
     except CannotEncodeError as error:

@@ -9,18 +9,25 @@ from msgspec import Struct
 
 from console.core.text import one_line
 
+TEXT = b"0"
+"""A made-up string: it parses as a number where the model wants one."""
+
 
 class CannotEncodeError(Exception):
     """Why tritonclient takes the values for no request."""
 
 
 class Tensor(Struct, frozen=True):
-    """One input: `values` is a NumPy array of `shape`, of the datatype's own type (BYTES: objects; BF16: float32)."""
+    """One input: `values` is a NumPy array of the datatype's own type (BYTES: objects; BF16: float32)."""
 
     name: str
     datatype: str
-    shape: tuple[int, ...]
     values: Any
+
+    @property
+    def shape(self) -> list[int]:
+        """Of its values."""
+        return list(self.values.shape)
 
 
 class Encoded(Struct, frozen=True):
@@ -37,21 +44,26 @@ def numpy_type(datatype: str) -> Any:
     return triton_to_np_dtype(datatype)
 
 
-def encode(tensors: Sequence[Tensor], parameters: Mapping[str, int | str] | None = None) -> Encoded:
-    """The binary form, outputs asked for in binary too. `parameters`: priority and timeout (µs). CannotEncodeError."""
+def zeros(shape: Sequence[int], dtype: Any) -> Any:
+    """An array of zeros of one of NumPy's types; of TEXT where that is objects (BYTES)."""
+    import numpy as np
+
+    return np.full(shape, TEXT, dtype) if np.dtype(dtype).kind == "O" else np.zeros(shape, dtype)
+
+
+def encode(tensors: Sequence[Tensor], *, priority: int = 0, timeout_us: int = 0) -> Encoded:
+    """The binary form, outputs asked for in binary too; without priority and time-out where they are 0.
+    CannotEncodeError."""
     from tritonclient.http import InferenceServerClient, InferInput
     from tritonclient.utils import InferenceServerException
 
     inputs = []
     try:
         for tensor in tensors:
-            item = InferInput(tensor.name, list(tensor.shape), tensor.datatype)
+            item = InferInput(tensor.name, tensor.shape, tensor.datatype)
             item.set_data_from_numpy(tensor.values)
             inputs.append(item)
-        given = dict(parameters or {})
-        body, size = InferenceServerClient.generate_request_body(
-            inputs, priority=int(given.pop("priority", 0)), timeout=given.pop("timeout", None)
-        )
+        body, size = InferenceServerClient.generate_request_body(inputs, priority=priority, timeout=timeout_us or None)
     except InferenceServerException as error:
         raise CannotEncodeError(one_line(str(error), 200)) from error
     headers = {"Content-Type": "application/octet-stream"}

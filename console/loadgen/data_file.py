@@ -43,6 +43,11 @@ def rows(body: bytes, name: str) -> list[dict[str, Any]]:
     return found
 
 
+def fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether a shape is one that a model wants; its -1 take any size."""
+    return len(shape) == len(wanted) and all(w in (-1, size) for size, w in zip(shape, wanted, strict=True))
+
+
 def array(
     row: Mapping[str, Any], at: int, spec: TensorSpec, shape: tuple[int, ...] | None, dtype: Any, name: str
 ) -> Any:
@@ -53,7 +58,7 @@ def array(
     given, told = _content(row[spec.name], where, spec.name)
     values, own = _flat(given, where, spec.name)
     shape = shape or told or own
-    if len(shape) != len(spec.shape) or any(d not in (-1, g) for d, g in zip(spec.shape, shape, strict=True)):
+    if not fits(shape, spec.shape):
         raise WrongInput(f"{where}: {spec.name} has the shape {list(shape)}; the model wants {list(spec.shape)}")
     if prod(shape) != len(values):
         raise WrongInput(f"{where}: {spec.name} has {len(values)} values; {list(shape)} wants {prod(shape)}")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from console.clients.triton_body import CannotEncodeError, Encoded, Tensor, encode, numpy_type
+from console.clients.triton_body import CannotEncodeError, Encoded, Tensor, encode, numpy_type, zeros
 from console.core.model import ModelConfig, TensorSpec
 from console.core.plan import WrongInput
 from console.core.text import one_line
@@ -22,8 +22,6 @@ MOST_BYTES = 64 * 1024 * 1024
 MOST_BATCH = 65_536
 RANDOM_REQUESTS = 32
 """Different requests of random values, where their size allows."""
-TEXT = b"0"
-"""A made-up string: it parses as a number where the model wants one."""
 WHOLE = 10
 """Random whole numbers are below this: a feature or a user of that number is likely to exist."""
 
@@ -71,14 +69,12 @@ def make(config: ModelConfig, wanted: Wanted) -> Inputs:
     if not tensors:
         raise WrongInput(f"{config.name} names no inputs, so no request can be made for it")
     sets = _told(config, tensors, wanted) if wanted.data is not None else _made(config, tensors, wanted)
-    parameters = {"priority": wanted.priority, "timeout": wanted.timeout_us}
-    parameters = {name: value for name, value in parameters.items() if value}
     try:
-        requests = tuple(encode(one, parameters) for one in sets)
+        requests = tuple(encode(one, priority=wanted.priority, timeout_us=wanted.timeout_us) for one in sets)
     except CannotEncodeError as error:
         raise WrongInput(f"a request for {config.name} cannot be made: {error}") from error
     how = f"from {one_line(wanted.data_name, 80)}" if wanted.data is not None else wanted.content
-    sizes = ", ".join(f"{one_line(t.name, 80)} {t.datatype} {list(t.shape)}" for t in sets[0])
+    sizes = ", ".join(f"{one_line(t.name, 80)} {t.datatype} {t.shape}" for t in sets[0])
     more = f", {len(requests)} different" if len(requests) > 1 else ""
     return Inputs(requests, one_line(f"{sizes} {how}{more}", 400))
 
@@ -107,7 +103,7 @@ def _shape(config: ModelConfig, spec: TensorSpec, wanted: Wanted) -> tuple[int, 
     given = wanted.shapes.get(spec.name)
     dims = spec.shape
     if given is not None:
-        if len(given) != len(dims) or any(d not in (-1, g) for d, g in zip(dims, given, strict=True)):
+        if not data_file.fits(given, dims):
             sizes = ",".join(map(str, given))
             raise WrongInput(
                 f"--shape {spec.name}:{sizes} does not fit {spec.name} {list(dims)} of {config.name}"
@@ -144,10 +140,7 @@ def _made(config: ModelConfig, specs: Sequence[TensorSpec], wanted: Wanted) -> l
     number = min(RANDOM_REQUESTS, max(1, MOST_BYTES // max(size, 1))) if wanted.content == "random" else 1
     chance = np.random.default_rng(wanted.seed)
     return [
-        [
-            Tensor(spec.name, spec.datatype, shape, _values(shape, dtype, wanted, chance))
-            for spec, shape, dtype in shaped
-        ]
+        [Tensor(spec.name, spec.datatype, _values(shape, dtype, wanted, chance)) for spec, shape, dtype in shaped]
         for _ in range(number)
     ]
 
@@ -156,7 +149,7 @@ def _values(shape: tuple[int, ...], dtype: Any, wanted: Wanted, chance: Any) -> 
     import numpy as np
 
     if wanted.content == "zeros":
-        return np.full(shape, TEXT, dtype) if dtype.kind == "O" else np.zeros(shape, dtype)
+        return zeros(shape, dtype)
     if dtype.kind == "f":
         return chance.random(shape, np.float32).astype(dtype)
     whole = chance.integers(0, 2 if dtype.kind == "b" else WHOLE, shape)
@@ -197,7 +190,7 @@ def _told(config: ModelConfig, specs: Sequence[TensorSpec], wanted: Wanted) -> l
         taken = [(first + at) % len(rows) for at in range(wanted.batch)]
         arrays = [np.stack([column[at] for at in taken]) if batched else column[taken[0]] for column in columns]
         pairs = zip(specs, arrays, strict=True)
-        sets.append([Tensor(spec.name, spec.datatype, tuple(array.shape), array) for spec, array in pairs])
+        sets.append([Tensor(spec.name, spec.datatype, array) for spec, array in pairs])
     return sets
 
 
