@@ -12,10 +12,12 @@ from console.checks.gpu_cards import (
     NONE_HERE,
     PCI,
     SMI_QUERY,
+    address,
     each,
     missing,
     pending,
     seen,
+    waiting,
 )
 from console.checks.gpu_clocks import is_busy
 from console.core.facts import Evidence, Facts, Unknowable
@@ -46,33 +48,34 @@ def link(facts: Facts) -> Answer:
             return missing(card, "pcie_width") if card.pcie_width is None else skip("the link tells no width")
         speed = "" if card.pcie_gen is None else f", gen {card.pcie_gen} of {card.pcie_gen_max or '?'}"
         if width < most:
-            fix = Fix(
-                "S",
-                (f"sudo lspci -vv -s {_slot(card)} | grep -i lnk",),
-                "shows slot and card; seat it in a slot of full width",
-            )
+            fix = _show_link(card, "shows slot and card; seat it in a slot of full width")
             return warn(f"x{width} of x{most}{speed}", line, fix, width=str(width))
         if is_busy(card) and card.pcie_gen is not None and card.pcie_gen_max and card.pcie_gen < card.pcie_gen_max:
-            fix = Fix(
-                "S",
-                (f"sudo lspci -vv -s {_slot(card)} | grep -i lnk",),
-                "shows where the speed is lost: slot, riser, BIOS",
-            )
+            fix = _show_link(card, "shows where the speed is lost: slot, riser, BIOS")
             return warn(f"x{width}, but gen {card.pcie_gen} of {card.pcie_gen_max} under load", line, fix)
         return ok(f"x{width}{speed}", line)
 
     return each(facts, judge)
 
 
+def _show_link(card: GpuState, effect: str) -> Fix:
+    return Fix("S", (f"sudo lspci -vv -s {_slot(card)} | grep -i lnk",), effect)
+
+
 def _slot(card: GpuState) -> str:
-    return pci_address(card.pci_bus_id or "") + ".0"
+    return address(card) + ".0"
+
+
+def _folder(facts: Facts, card: GpuState) -> str:
+    """Of the card in sysfs; "" where the bus does not show it."""
+    found = (one for one in facts.every("gpu") if pci_address(one) == address(card))
+    return next((f"/sys/bus/pci/devices/{one}/" for one in found), "")
 
 
 def _width(facts: Facts, card: GpuState) -> tuple[int | None, int | None, tuple[Evidence, ...]]:
     """Lanes now and at most, by sysfs where it tells, else by NVML."""
-    address = next((one for one in facts.every("gpu") if pci_address(one) == pci_address(card.pci_bus_id or "")), "")
-    if address:
-        folder = f"/sys/bus/pci/devices/{address}/"
+    folder = _folder(facts, card)
+    if folder:
         try:
             now, most = (
                 whole_number((facts.maybe(f"{folder}{name}_link_width") or "").strip()) for name in ("current", "max")
@@ -134,9 +137,9 @@ def _aer(facts: Facts, card: GpuState) -> tuple[Mapping[str, int], tuple[Evidenc
     """Error totals of the device by file, where this kernel counts them."""
     counts: dict[str, int] = {}
     lines: list[Evidence] = []
-    address = next((one for one in facts.every("gpu") if pci_address(one) == pci_address(card.pci_bus_id or "")), "")
-    for name in _AER if address else ():
-        path = f"/sys/bus/pci/devices/{address}/{name}"
+    folder = _folder(facts, card)
+    for name in _AER if folder else ():
+        path = folder + name
         try:
             text = facts.maybe(path) or ""
         except Unknowable:
@@ -166,14 +169,13 @@ def mig(facts: Facts) -> Answer:
     def judge(card: GpuState) -> Answer:
         if card.mig_on is None:
             return missing(card, "mig_on")
-        current, later = modes.get(pci_address(card.pci_bus_id or ""), ("", ""))
+        current, later = modes.get(address(card), ("", ""))
         line = seen(
             card,
             f"MIG {'on' if card.mig_on else 'off'}, {len(card.mig)} instances{f', pending {later}' if later else ''}",
         )
-        if later in ("Enabled", "Disabled") and later != current:
-            fix = Fix("R", ("sudo reboot",), "the pending mode takes effect with a reset of the card", reboot=True)
-            return warn(f"{current}, and {later} after the next reset of the card", line, fix)
+        if (change := waiting(current, later, line)) is not None:
+            return change
         if not card.mig_on:
             return ok("off", line)
         if not card.mig:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
+from console.checks import unit_box
 from console.checks.box import NVML, gpus, nvml
-from console.checks.check import Answer, skip, unknown
+from console.checks.check import Answer, skip, unknown, warn
 from console.clients.nvml import NOT_GIVEN, UNSUPPORTED
 from console.clients.nvml_card import MIG_PARENT
 from console.core.facts import Evidence, Facts, Unknowable
+from console.core.finding import Fix
 from console.core.model import GpuBox, GpuState, Sign
 from console.core.text import one_line
 from console.core.xid_incidents import pci_address
@@ -97,6 +98,11 @@ def missing(card: GpuState, field: str) -> Answer:
     return unknown(f"{field.replace('_', ' ')}: {why}", f"nvidia-smi -q -i {card.index}")
 
 
+def address(card: GpuState) -> str:
+    """PCI address without the function, as `pci_address` has it; "" where NVML does not tell it."""
+    return pci_address(card.pci_bus_id or "")
+
+
 def seen(card: GpuState, text: str) -> tuple[Evidence, ...]:
     """A line of evidence from NVML."""
     return (Evidence(f"NVML, GPU {card.index}{f' ({one_line(card.name, 40)})' if card.name else ''}", text),)
@@ -129,6 +135,14 @@ def pending(facts: Facts, section: str) -> Mapping[str, tuple[str, str]]:
     return {where: (modes[0], modes[1]) for where, modes in found.items() if len(modes) == 2}
 
 
+def waiting(current: str, later: str, line: tuple[Evidence, ...]) -> Answer | None:
+    """The answer where a mode of `pending` changes with the next reset of the card; None where it does not."""
+    if later == current or later not in ("Enabled", "Disabled"):
+        return None
+    fix = Fix("R", ("sudo reboot",), "the pending mode takes effect with a reset of the card", reboot=True)
+    return warn(f"{current}, and {later} after the next reset of the card", line, fix)
+
+
 # ------------------------------------------------------------------------------------------------- container's commands
 
 
@@ -148,15 +162,8 @@ def start_line(facts: Facts) -> str:
 
 
 def _line(facts: Facts, verb: str) -> str:
-    user = (facts.every("user") or ("root",))[0]
-    if units := facts.every("unit"):
-        unit = units[0].removeprefix("user:")
-        return f"sudo systemctl {verb} {unit}" if user == "root" else f"systemctl --user {verb} {unit}"
+    if unit := unit_box.name(facts):
+        return unit_box.systemctl(facts, verb, unit)
     if containers := facts.every("container"):
-        return f"{'sudo ' if user == 'root' else ''}podman {verb} {containers[0]}"
+        return f"{'' if unit_box.is_user(facts) else 'sudo '}podman {verb} {containers[0]}"
     return ""
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """The value where it is a JSON object, else an empty one."""
-    return value if isinstance(value, Mapping) else {}

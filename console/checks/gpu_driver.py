@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from console.checks.box import gpus
+from console.checks.box import UNITS, gpus, unit
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
 from console.checks.gpu_cards import (
     NEEDS,
@@ -125,9 +125,10 @@ def count(facts: Facts) -> Answer:
         return ok(f"{_cards(listed)} of {len(bus)} on the bus")
     if unlisted and len(known) < listed:
         unlisted = []  # a card that does not tell its address: which one is absent cannot be said
-    elsewhere = {one: owner for one in unlisted if (owner := _owner(facts, one)) not in ("", "nvidia")}
+    owners = {one: _owner(facts, one) for one in unlisted}
+    elsewhere = {one: owner for one, owner in owners.items() if owner not in ("", "nvidia")}
     words = f"NVML lists {listed} of {len(bus)} cards"
-    lines = tuple(Evidence(f"/sys/bus/pci/devices/{one}", f"driver {_owner(facts, one) or 'none'}") for one in unlisted)
+    lines = tuple(Evidence(f"/sys/bus/pci/devices/{one}", f"driver {owner or 'none'}") for one, owner in owners.items())
     data = {"missing": " ".join(unlisted)}
     if unlisted and len(elsewhere) == len(unlisted):
         first, owner = next(iter(elsewhere.items()))
@@ -160,25 +161,25 @@ _PERSISTENCED = "nvidia-persistenced.service"
     "persistence mode is on",
     group="gpu",
     slug="persistence",
-    needs=(*NEEDS, "@units", f"stat /usr/lib/systemd/system/{_PERSISTENCED}"),
+    needs=(*NEEDS, UNITS, f"stat /usr/lib/systemd/system/{_PERSISTENCED}"),
     why="Without it the driver tears its state down when the last process leaves the card. The next start is slow, and "
     "clock locks and power limits are lost.",
     source="docs.nvidia.com/deploy/driver-persistence",
 )
 def persistence(facts: Facts) -> Answer:
-    unit = _persistenced(facts)
+    daemon = _persistenced(facts)
 
     def judge(card: GpuState) -> Answer:
         if card.persistence is None:
             return missing(card, "persistence")
         if card.persistence:
-            by_hand = unit is not None and unit.get("ActiveState") != "active"
-            later = unit is not None and unit.get("UnitFileState") not in ("enabled", "static")
+            by_hand = daemon is not None and daemon.get("ActiveState") != "active"
+            later = daemon is not None and daemon.get("UnitFileState") not in ("enabled", "static")
             if by_hand and later:
                 return note("on, but set by hand: a reboot ends it", seen(card, "persistence mode on"))
             return ok("on", seen(card, "persistence mode on"))
         line = seen(card, "persistence mode off")
-        return warn("off: the driver's state goes with the last process", line, _persistence_fix(facts, unit))
+        return warn("off: the driver's state goes with the last process", line, _persistence_fix(facts, daemon))
 
     return each(facts, judge)
 
@@ -186,15 +187,14 @@ def persistence(facts: Facts) -> Answer:
 def _persistenced(facts: Facts) -> Mapping[str, str] | None:
     """Properties of the daemon's unit; None where it is not installed, or systemd did not tell."""
     try:
-        units = facts.answer("@units")
+        found = unit(facts, _PERSISTENCED)
     except Unknowable:
         return None
-    found = units.get(_PERSISTENCED) if isinstance(units, Mapping) else None
-    return found if isinstance(found, Mapping) and found.get("LoadState") == "loaded" else None
+    return found if found.get("LoadState") == "loaded" else None
 
 
-def _persistence_fix(facts: Facts, unit: Mapping[str, str] | None) -> Fix:
-    installed = unit is not None
+def _persistence_fix(facts: Facts, daemon: Mapping[str, str] | None) -> Fix:
+    installed = daemon is not None
     if not installed:
         try:
             installed = facts.exists(f"/usr/lib/systemd/system/{_PERSISTENCED}")

@@ -8,17 +8,18 @@ from console.checks.check import Answer, check, fail, note, ok, warn
 from console.checks.gpu_cards import (
     NEEDS,
     SMI_QUERY,
+    address,
     each,
     missing,
     pending,
     seen,
     start_line,
     stop_line,
+    waiting,
 )
 from console.core.facts import Facts
 from console.core.finding import Fix
 from console.core.model import GpuState
-from console.core.xid_incidents import pci_address
 
 _DATA_CENTRE = re.compile(r"\b(?:Tesla|[AHBL]\d{1,3}[SGL]?|GB?H?\d{3}|[TPVK]\d{1,3}|RTX PRO 6000)\b")
 _WORKSTATION = re.compile(r"GeForce|Quadro|TITAN|\bRTX (?!PRO)|GTX", re.IGNORECASE)
@@ -61,11 +62,10 @@ def ecc_mode(facts: Facts) -> Answer:
     def judge(card: GpuState) -> Answer:
         if card.ecc_on is None:
             return missing(card, "ecc_on")
-        current, later = modes.get(pci_address(card.pci_bus_id or ""), ("", ""))
+        current, later = modes.get(address(card), ("", ""))
         line = seen(card, f"ECC {'on' if card.ecc_on else 'off'}{f', pending {later}' if later else ''}")
-        if later and later != current and later in ("Enabled", "Disabled"):
-            fix = Fix("R", ("sudo reboot",), "the pending mode takes effect with a reset of the card", reboot=True)
-            return warn(f"{current}, and {later} after the next reset of the card", line, fix)
+        if (change := waiting(current, later, line)) is not None:
+            return change
         if card.ecc_on:
             return ok("on", line)
         name = card.name or ""

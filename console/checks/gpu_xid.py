@@ -13,6 +13,7 @@ from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.gpu_cards import (
     NEEDS,
     NONE_HERE,
+    address,
     cards,
     each,
     has_device,
@@ -27,7 +28,7 @@ from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
 from console.core.model import GpuState, KernelFault, Sign
 from console.core.text import one_line
-from console.core.xid_incidents import Incident, incidents, pci_address
+from console.core.xid_incidents import Incident, incidents
 
 # ----------------------------------------------------------------------------------------------------------------- G12
 
@@ -149,10 +150,7 @@ def _answers(facts: Facts, pci: str) -> bool:
         found = cards(facts)
     except Unknowable:
         return False
-    return any(
-        card.lost is None and card.recovery_action in (None, "none") and pci_address(card.pci_bus_id or "") == pci
-        for card in found
-    )
+    return any(card.lost is None and card.recovery_action in (None, "none") and address(card) == pci for card in found)
 
 
 def _told(facts: Facts, sign: Sign, one: Incident, count: int, source: str) -> Answer:
@@ -196,6 +194,6 @@ def _mend(facts: Facts, one: Incident) -> Fix | None:
 def _card(facts: Facts, pci: str) -> GpuState | None:
     """The card that a line of the log names; None where NVML does not list it."""
     try:
-        return next((card for card in cards(facts) if pci_address(card.pci_bus_id or "") == pci), None)
+        return next((card for card in cards(facts) if address(card) == pci), None)
     except Unknowable:
         return None
