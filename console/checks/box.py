@@ -163,9 +163,8 @@ def gpus(facts: Facts) -> tuple[str, ...]:
 # -------------------------------------------------------------------------------------------------------------- Podman
 
 PING = "@podman.ping"
+INFO = "@podman.info"
 INSPECT = "@podman.inspect"
-
-
 PODMAN_VERSION = "$ podman --version"
 PODMAN = (PING, PODMAN_VERSION)
 
@@ -180,6 +179,20 @@ def podman_told(facts: Facts) -> str | None:
         return None
     match = re.search(r"version (\d+\.\d+\S*)", said)
     return match[1] if match else None
+
+
+PODMAN_FILES = ("stat /usr/bin/podman", "stat /usr/local/bin/podman")
+NO_PODMAN = "Podman is not installed"
+
+
+def podman_is_here(facts: Facts) -> bool:
+    """Whether Podman's program is installed. Needs PODMAN_FILES."""
+    return any(facts.exists(need.removeprefix("stat ")) for need in PODMAN_FILES)
+
+
+def no_podman(facts: Facts) -> str:
+    """Why checks of Podman do not apply; "" where it answers or is here. Needs PING and PODMAN_FILES."""
+    return NO_PODMAN if facts.why_not(PING) and not podman_is_here(facts) else ""
 
 
 def podman_version(facts: Facts) -> str:
@@ -216,14 +229,14 @@ def has_container(facts: Facts) -> bool:
     return isinstance(facts.answer(INSPECT), dict)
 
 
-CONTAINER = (INSPECT, "stat /usr/bin/podman", "stat /usr/local/bin/podman")
+CONTAINER = (INSPECT, *PODMAN_FILES)
 
 
 def no_container(facts: Facts) -> str:
     """Why checks of the Triton container do not apply; "" where there is one. Unknowable where Podman is here and was
     not asked. Needs CONTAINER."""
-    if facts.why_not(INSPECT) and not facts.exists(CONTAINER[1][5:]) and not facts.exists(CONTAINER[2][5:]):
-        return "Podman is not installed"
+    if facts.why_not(INSPECT) and not podman_is_here(facts):
+        return NO_PODMAN
     return "" if has_container(facts) else "no Triton container"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from shlex import quote
 
-from console.checks.box import DRIVER, OS_RELEASE, PING, at, distro, driver, install, rootless
+from console.checks.box import DRIVER, INFO, OS_RELEASE, PING, at, distro, driver, install, rootless
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.driver_box import (
     MAKE_UVM,
@@ -161,7 +161,6 @@ def _remake(path: str, cards: int) -> Fix:
 
 
 LINKS = "/dev/char/*"
-INFO = "@podman.info"
 
 
 @check(

@@ -11,7 +11,6 @@ from msgspec import Struct
 from console.checks import box
 from console.checks.cdi_files import BUS
 from console.checks.check import Answer, check, fail, ok, skip, warn
-from console.checks.runtime import INFO, PODMAN_FILES, podman_is_here
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.text import one_line
@@ -40,7 +39,7 @@ def is_users(facts: Facts) -> bool:
     "Podman's service answers",
     group="podman",
     slug="podman-socket",
-    needs=(box.PING, *PODMAN_FILES, BUS, "@me", box.UNITS, PROCESSES),
+    needs=(box.PING, *box.PODMAN_FILES, BUS, "@me", box.UNITS, PROCESSES),
     why="The console sees and changes containers through Podman's service, which systemd starts when something opens "
     "its socket. With the socket off, the container's state, log and actions are missing.",
     source="podman-system-service(1); bollard#790, podman#10714, podman-tui#320",
@@ -54,13 +53,13 @@ def service_answers(facts: Facts) -> Answer:
         rootless = box.at(told, "rootless")
         whose = "" if rootless is None else ", rootless" if rootless else ", rootful"
         return ok(f"{box.podman_version(facts) or 'Podman'}{whose}, at {socket}")
-    here = podman_is_here(facts)
+    here = box.podman_is_here(facts)
     try:
         cards = bool(box.gpus(facts))
     except Unknowable:
         cards = True
     if not here:
-        return skip("Podman is not installed" + (" (B01)" if cards else ""))
+        return skip(box.NO_PODMAN + (" (B01)" if cards else ""))
     text, lines, fix = _silent(facts, why)
     return fail(text, lines, fix) if cards else warn(text, lines, fix)
 
@@ -153,7 +152,7 @@ def _switch(whose: _Whose, *verb: str) -> Fix:
     "this is the store that holds Triton",
     group="podman",
     slug="right-store",
-    needs=(*box.CONTAINER, box.PING, INFO, PROCESSES),
+    needs=(*box.CONTAINER, box.PING, box.INFO, PROCESSES),
     why="Root's containers and each user's lie in stores of their own, and none sees another's. Who looks in the wrong "
     "one sees no container while Triton serves.",
     source="podman(1), rootless mode",
@@ -161,7 +160,7 @@ def _switch(whose: _Whose, *verb: str) -> Fix:
 def right_store(facts: Facts) -> Answer:
     """A Triton process of another user's Podman, where this one has no Triton container."""
     why = box.no_container(facts)
-    if why == "Podman is not installed":
+    if why == box.NO_PODMAN:
         return skip(why)
     rootless = box.rootless(facts)
     here = "rootless" if rootless else "rootful"
@@ -183,7 +182,7 @@ def right_store(facts: Facts) -> Answer:
 
 def _graph_root(facts: Facts) -> str:
     try:
-        return one_line(str(box.at(facts.answer(INFO), "store", "graphRoot") or ""), 80)
+        return one_line(str(box.at(facts.answer(box.INFO), "store", "graphRoot") or ""), 80)
     except Unknowable:
         return ""
 

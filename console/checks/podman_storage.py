@@ -10,7 +10,6 @@ from console.checks.cdi_files import BUS
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.container import name_of, podman
 from console.checks.podman_service import is_users
-from console.checks.runtime import INFO, PODMAN_FILES, podman_is_here
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.text import one_line
@@ -26,13 +25,6 @@ _FEW = 100 * 10**9
 _PASSING = ("passthrough", "passthrough-tty")
 
 
-def _no_podman(facts: Facts) -> Answer | None:
-    """Needs PING and PODMAN_FILES."""
-    if facts.why_not(box.PING) and not podman_is_here(facts):
-        return skip("Podman is not installed")
-    return None
-
-
 # ----------------------------------------------------------------------------------------------------------------- D03
 
 
@@ -41,16 +33,15 @@ def _no_podman(facts: Facts) -> Answer | None:
     "cgroup v2, or rootful",
     group="podman",
     slug="cgroup-version",
-    needs=(_V2, "stat /sys/fs/cgroup", box.PING, *PODMAN_FILES, box.OS_RELEASE),
+    needs=(_V2, "stat /sys/fs/cgroup", box.PING, *box.PODMAN_FILES, box.OS_RELEASE),
     why="On cgroup v1 rootless Podman has no figures of a container's use and leaves limits of memory and CPUs out "
     "without an error. Quadlet units need v2 in any case.",
     source="podman#11697, #23187; podman-systemd.unit(5)",
 )
 def cgroup_version(facts: Facts) -> Answer:
     """The unified hierarchy, or who is hurt by the old one."""
-    none = _no_podman(facts)
-    if none is not None:
-        return none
+    if why := box.no_podman(facts):
+        return skip(why)
     if facts.exists(_V2):
         return ok("cgroup v2", (Evidence(_V2, (facts.maybe(_V2) or "").strip()),))
     if not facts.exists("/sys/fs/cgroup"):
@@ -91,9 +82,8 @@ def _unified(facts: Facts) -> Fix:
 )
 def storage_room(facts: Facts) -> Answer:
     """Free room where Podman keeps images."""
-    none = _no_podman(facts)
-    if none is not None:
-        return none
+    if why := box.no_podman(facts):
+        return skip(why)
     facts.answer(box.PING)  # where Podman is silent, that is why its folder is not known
     root = facts.one("graph_root")
     room = facts.space(root)
@@ -138,17 +128,16 @@ def _prune(facts: Facts) -> Fix:
     "images lie in overlay storage",
     group="podman",
     slug="storage-driver",
-    needs=(box.PING, *PODMAN_FILES, INFO, box.OS_RELEASE),
+    needs=(box.PING, *box.PODMAN_FILES, box.INFO, box.OS_RELEASE),
     why="The vfs driver copies every layer whole: a Triton image takes several times its size, and each start copies "
     "it once more.",
     source="containers-storage.conf(5)",
 )
 def storage_driver(facts: Facts) -> Answer:
     """overlay or vfs."""
-    none = _no_podman(facts)
-    if none is not None:
-        return none
-    store = box.at(facts.answer(INFO), "store")
+    if why := box.no_podman(facts):
+        return skip(why)
+    store = box.at(facts.answer(box.INFO), "store")
     driver = box.at(store, "graphDriverName")
     if not isinstance(driver, str) or not driver:
         raise Unknowable("Podman does not tell its driver", "podman info --format '{{.Store.GraphDriverName}}'")
@@ -232,17 +221,16 @@ def _limited(facts: Facts) -> Fix:
     "the network backend is known",
     group="podman",
     slug="network-backend",
-    needs=(box.PING, *PODMAN_FILES, INFO),
+    needs=(box.PING, *box.PODMAN_FILES, box.INFO),
     why="Published ports are rules that the backend writes. Which one it is decides what `firewall-cmd --reload` "
     "throws away and how it comes back (I04).",
     source="podman-network(1)",
 )
 def network_backend(facts: Facts) -> Answer:
     """netavark or CNI."""
-    none = _no_podman(facts)
-    if none is not None:
-        return none
-    backend = box.at(facts.answer(INFO), "host", "networkBackend")
+    if why := box.no_podman(facts):
+        return skip(why)
+    backend = box.at(facts.answer(box.INFO), "host", "networkBackend")
     if not isinstance(backend, str) or not backend:
         raise Unknowable("Podman does not tell its backend", "podman info --format '{{.Host.NetworkBackend}}'")
     lines: Sequence[Evidence] = (Evidence("podman info", f"networkBackend: {backend}"),)

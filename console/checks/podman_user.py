@@ -12,7 +12,7 @@ from console.checks.cdi_files import BUS, NO_DEVICE
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.container import name_of, podman
 from console.checks.podman_service import is_users
-from console.checks.runtime import INFO, NODES, PODMAN_FILES, podman_is_here, shut_nodes
+from console.checks.runtime import NODES, shut_nodes
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.text import one_line, whole_number
@@ -25,11 +25,9 @@ _KEEP = "run.oci.keep_original_groups"
 _LINGER = "/var/lib/systemd/linger/{user}"
 
 
-def _rootful(facts: Facts) -> Answer | None:
-    """Why a check of the user does not apply. Needs PING and PODMAN_FILES."""
-    if facts.why_not(box.PING) and not podman_is_here(facts):
-        return skip("Podman is not installed")
-    return None if is_users(facts) else skip("rootful Podman")
+def _no_user(facts: Facts) -> str:
+    """Why a check of the user does not apply; "" where it does. Needs PING and PODMAN_FILES."""
+    return box.no_podman(facts) or ("" if is_users(facts) else "rootful Podman")
 
 
 def _is_me(facts: Facts) -> bool:
@@ -44,16 +42,15 @@ def _is_me(facts: Facts) -> bool:
     "the user has subordinate ids",
     group="podman",
     slug="subuid",
-    needs=(box.PING, *PODMAN_FILES, *_SUB, _NSS, "@me"),
+    needs=(box.PING, *box.PODMAN_FILES, *_SUB, _NSS, "@me"),
     why="A rootless container maps its users to ids that /etc/subuid and /etc/subgid give its user. Without 65536 of "
     "each Podman can neither unpack nor start an image of many users such as Triton's.",
     source="podman(1), rootless mode; tried with Podman 4.3.1",
 )
 def subordinate_ids(facts: Facts) -> Answer:
     """Ranges of the user in both files."""
-    other = _rootful(facts)
-    if other is not None:
-        return other
+    if why := _no_user(facts):
+        return skip(why)
     user, uid = facts.one("user"), facts.one("uid")
     if any(re.search(r"\bsss\b", line.text) for line in facts.lines(_NSS, r"^\s*subid\s*:")):
         raise Unknowable("ids come from a directory service (nsswitch.conf)", f"getsubids {user}")
@@ -115,18 +112,14 @@ def _more_ids(facts: Facts, user: str, files: tuple[str, ...], *, may_run: bool)
     "the user's session outlives a logout",
     group="podman",
     slug="linger",
-    needs=(box.PING, *box.CONTAINER, _LINGER, "stat /run/user/{uid}", INFO),
+    needs=(box.PING, *box.CONTAINER, _LINGER, "stat /run/user/{uid}", box.INFO),
     why="Without lingering, systemd ends a user's services and containers at the last logout, and starts none at boot. "
     "Podman that was started without the user's own runtime folder (su, sudo -u) loses its state as well.",
     source="loginctl(1); Podman troubleshooting 17, 31",
 )
 def lingers(facts: Facts) -> Answer:
     """The linger mark and the runtime folder."""
-    other = _rootful(facts)
-    if other is not None:
-        return other
-    why = box.no_container(facts)
-    if why:
+    if why := _no_user(facts) or box.no_container(facts):
         return skip(why)
     user, uid = facts.one("user"), facts.one("uid")
     mark = _LINGER.replace("{user}", user)
@@ -151,7 +144,7 @@ def lingers(facts: Facts) -> Answer:
     if not found.is_there or str(found.uid) != uid:
         text = f"{folder} is {'not there' if not found.is_there else f'of user {found.uid}'}"
         return fail(text, fix=Fix("S", (f"sudo machinectl shell {user}@",), "a session with its own runtime folder"))
-    run = box.at(facts.answer(INFO), "store", "runRoot")
+    run = box.at(facts.answer(box.INFO), "store", "runRoot")
     if isinstance(run, str) and run.startswith("/tmp/"):
         commands = (f"sudo machinectl shell {user}@", "podman system migrate")
         fix = Fix("S", commands, "starts Podman with the user's runtime folder; stops this user's containers")
@@ -167,7 +160,7 @@ def lingers(facts: Facts) -> Answer:
     "the user may open the device nodes",
     group="podman",
     slug="device-groups",
-    needs=(BUS, box.PING, *box.CONTAINER, NODES, "/etc/group", "/etc/passwd", "@me", INFO),
+    needs=(BUS, box.PING, *box.CONTAINER, NODES, "/etc/group", "/etc/passwd", "@me", box.INFO),
     why="A rootless container opens /dev/nvidia* as its user. Where the nodes are for a group only, the user must be "
     "in it and the container must keep it, or NVML says `Insufficient Permissions`.",
     source="Podman troubleshooting 20; podman#25897; NVIDIA container toolkit#580",
@@ -176,9 +169,8 @@ def device_groups(facts: Facts) -> Answer:
     """Nodes that are not for everybody: membership, runtime, annotation."""
     if not box.gpus(facts):
         return skip(NO_DEVICE)
-    other = _rootful(facts)
-    if other is not None:
-        return other
+    if why := _no_user(facts):
+        return skip(why)
     shut = shut_nodes(facts)
     if not shut:
         nodes = facts.glob(NODES.removeprefix("stat "))
@@ -197,7 +189,7 @@ def device_groups(facts: Facts) -> Answer:
     found = box.at(box.inspect(facts), "Config", "Annotations", _KEEP)
     if str(found) == "1":
         return ok(f"{user} is in {group}, the container keeps it", shut)
-    runtime = box.at(facts.answer(INFO), "host", "ociRuntime", "name")
+    runtime = box.at(facts.answer(box.INFO), "host", "ociRuntime", "name")
     need = "with crun " if runtime == "runc" else ""
     name = quote(name_of(box.inspect(facts)))
     command = podman(facts, "inspect --format '{{.Config.CreateCommand}}' " + name)

@@ -13,19 +13,12 @@ from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.text import one_line
 
-PODMAN_FILES = box.CONTAINER[1:]
-INFO = "@podman.info"
 NODES = "stat /dev/nvidia*"
 _HOOKS = ("/usr/share/containers/oci/hooks.d/*.json", "/etc/containers/oci/hooks.d/*.json")
 _LEGACY = re.compile(r"nvidia-container-(?:toolkit|runtime-hook|cli)")
 _RUNTIME = "/usr/bin/nvidia-container-runtime"
 _CRUN = "/usr/bin/crun"
 _NODE = re.compile(r"/dev/nvidia(?:[0-9]{1,4}|ctl|-uvm)")
-
-
-def podman_is_here(facts: Facts) -> bool:
-    """Whether Podman's program is installed. Needs PODMAN_FILES."""
-    return any(facts.exists(need.removeprefix("stat ")) for need in PODMAN_FILES)
 
 
 # ----------------------------------------------------------------------------------------------------------------- B01
@@ -36,7 +29,7 @@ def podman_is_here(facts: Facts) -> bool:
     "Podman is new enough for CDI",
     group="cdi",
     slug="podman-version",
-    needs=(BUS, *box.PODMAN, *PODMAN_FILES, box.OS_RELEASE),
+    needs=(BUS, *box.PODMAN, *box.PODMAN_FILES, box.OS_RELEASE),
     why="Podman knows GPU names from 4.1 on and takes any other for a path. Older ones read only old CDI versions and "
     "lack what this console uses.",
     source="Podman release notes 4.1; NVIDIA container toolkit#63",
@@ -46,13 +39,13 @@ def podman_version(facts: Facts) -> Answer:
     told = box.podman_told(facts)
     cards = box.gpus(facts)
     if told is None:
-        if podman_is_here(facts):
+        if box.podman_is_here(facts):
             why = facts.why_not(box.PING)
             raise Unknowable(f"Podman is here but does not tell its version: {why}", "podman --version")
         if not cards:
-            return skip("Podman is not installed")
+            return skip(box.NO_PODMAN)
         fix = Fix("S", (box.install(box.distro(facts), ["podman"]),), "installs Podman", again=("D01",))
-        return fail("Podman is not installed", fix=fix)
+        return fail(box.NO_PODMAN, fix=fix)
     version = box.version(told)
     newest = cdi.accepted(told) or (0, 0)
     text = f"Podman {one_line(told, 40)}"
@@ -190,16 +183,16 @@ def _out(facts: Facts, found: containers_conf.Setting) -> Fix:
     "the OCI runtime can keep the user's groups",
     group="cdi",
     slug="oci-runtime",
-    needs=(*PODMAN_FILES, box.PING, INFO, NODES, f"stat {_CRUN}", box.OS_RELEASE, *containers_conf.NEEDS),
+    needs=(*box.PODMAN_FILES, box.PING, box.INFO, NODES, f"stat {_CRUN}", box.OS_RELEASE, *containers_conf.NEEDS),
     why="Where /dev/nvidia* is open to a group only, a rootless container needs that group inside. crun can keep it "
     "(run.oci.keep_original_groups), runc cannot.",
     source="Podman troubleshooting 20; podman#10166, PR#9955",
 )
 def oci_runtime(facts: Facts) -> Answer:
     """Rootless with runc and device nodes that are not for everybody."""
-    if facts.why_not(box.PING) and not podman_is_here(facts):
-        return skip("Podman is not installed")
-    runtime = box.at(facts.answer(INFO), "host", "ociRuntime", "name")
+    if why := box.no_podman(facts):
+        return skip(why)
+    runtime = box.at(facts.answer(box.INFO), "host", "ociRuntime", "name")
     if not isinstance(runtime, str) or not runtime:
         raise Unknowable("Podman does not tell its runtime", "podman info --format '{{.Host.OCIRuntime.Name}}'")
     name = one_line(runtime, 40)
