@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from console.clients import cdi, cgroup, units
 from console.clients.libpod import UNIT_LABEL
+from console.clients.nvidia_host import DISPLAY_CLASSES, NVIDIA_VENDOR
 from console.clients.tree import MAX_SPEC, Tree
 from console.core.text import whole_number
 from console.sources import facts_system
 from console.sources.facts_host import Host
 
-DISPLAY_CLASSES = ("0x0300", "0x0302")
 _SYSTEM_FOLDERS = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -56,7 +56,7 @@ def gpus(tree: Tree) -> tuple[str, ...] | None:
     return tuple(
         name
         for name in names
-        if (tree.text(f"{bus}/{name}/vendor") or "").strip() == "0x10de"
+        if (tree.text(f"{bus}/{name}/vendor") or "").strip() == NVIDIA_VENDOR
         and (tree.text(f"{bus}/{name}/class") or "").startswith(DISPLAY_CLASSES)
     )
 
@@ -71,19 +71,8 @@ def cdi_paths(tree: Tree) -> tuple[str, ...]:
             text = tree.look(f"/{folder}/{name}", most=MAX_SPEC).text
             spec = cdi.parsed(name, text) if text else cdi.SpecFile(name)
             if any(device.startswith("nvidia.com/") for device in spec.devices):
-                found |= dict.fromkeys(_paths_of(spec))
+                found |= dict.fromkeys(one.path for one in cdi.host_paths(spec))
     return tuple(found)
-
-
-def _paths_of(spec: cdi.SpecFile) -> Iterator[str]:
-    for edits in (spec.edits, *spec.devices.values()):
-        for kind, keys in (("deviceNodes", ("hostPath", "path")), ("mounts", ("hostPath",)), ("hooks", ("path",))):
-            rows = edits.get(kind)
-            for row in rows if isinstance(rows, list) else ():
-                told = (row.get(key) for key in keys) if isinstance(row, Mapping) else ()
-                path = next((one for one in told if isinstance(one, str)), None)
-                if path is not None and path.startswith("/"):
-                    yield path
 
 
 # ---------------------------------------------------------------------------------------------------------------- user
