@@ -102,7 +102,7 @@ def run(wish: Wish, spec: BoxSpec, state: Path, looks: Looks) -> int:
         _say(report.result_lines(found), looks)
     if found.ended == "stopped" and not found.not_valid:
         return STOPPED
-    return BROKEN if found.not_valid or found.met is False or found.ended not in ("duration", "count") else 0
+    return BROKEN if found.not_valid or found.met is False or found.ended not in record.WHOLE else 0
 
 
 def listed(state: Path, *, as_json: bool, looks: Looks) -> int:

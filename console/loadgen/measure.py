@@ -16,7 +16,6 @@ from console.core.plan import WrongInput
 from console.core.text import one_line
 from console.loadgen import verdict
 from console.loadgen.errors import total
-from console.loadgen.histogram import Histogram
 from console.loadgen.inputs import Inputs
 from console.loadgen.launch import Sender
 from console.loadgen.order import MAX_ERRORS, TIMEOUT_S, Broken, Ended, Order, Progress, Warmed, request
@@ -94,7 +93,7 @@ class Statistics:
         return self._decoder.decode(expect_ok(self._http.get(f"{self._path}/stats"), f"statistics of {self._model}"))
 
     def settled(self, enough: Callable[[Sequence[ModelStats]], bool]) -> Sequence[ModelStats]:
-        """When `enough` says so, or they no longer change, or after SETTLED_WITHIN_S. SourceError."""
+        """When `enough` says so, or after SETTLED_WITHIN_S. SourceError."""
         deadline = time.monotonic() + SETTLED_WITHIN_S
         found = self.read()
         while not enough(found) and time.monotonic() < deadline:
@@ -243,7 +242,6 @@ class Measuring:
             notes.append(limited)
         if plan.config.response_cache and len(plan.inputs.requests) == 1:
             notes.append("it has a response cache, and the same request always hits it: use --random or --data")
-        shape = Histogram.decoded(client.histogram, client.sum_us)
         return Run(
             id=0,
             wall=ended.began,
@@ -262,7 +260,7 @@ class Measuring:
             server=server,
             server_unknown=unknown,
             goal_ms=plan.goal_ms,
-            met=verdict.met(shape, total(client.errors), plan.goal_ms),
+            met=verdict.met(client.shape(), total(client.errors), plan.goal_ms),
             ended=ended.ended,
             steady=verdict.steady(plan.load, client, ended.ended),
             not_valid=self._not_valid,

@@ -15,10 +15,12 @@ from console.clients.files import append_synced, private_folder
 from console.core.encode import to_json
 from console.core.plan import WrongInput
 from console.core.text import one_line
-from console.loadgen.errors import Failed
+from console.loadgen.errors import Failed, total
 from console.loadgen.histogram import Histogram, Latency
 from console.loadgen.schedule import Load
 
+WHOLE = ("duration", "count")
+"""How a run ends that was not cut short."""
 FOLDER = "load"
 NAME = "runs.jsonl"
 
@@ -74,6 +76,10 @@ class Client(Struct, frozen=True):
         """Of one core."""
         return self.cpu_s / self.wall_s if self.wall_s else 0.0
 
+    def shape(self) -> Histogram:
+        """Its latencies; ValueError where the record is damaged."""
+        return Histogram.decoded(self.histogram, self.sum_us)
+
 
 class Server(Struct, frozen=True):
     """What Triton counted of this model over the same time, by its statistics; means per counted request, in ms."""
@@ -123,10 +129,6 @@ class Run(Struct, frozen=True):
     not_valid: str = ""
     """"": valid; else what happened under way."""
     notes: tuple[str, ...] = ()
-
-    def shape(self) -> Histogram:
-        """Its latencies; ValueError where the record is damaged."""
-        return Histogram.decoded(self.client.histogram, self.client.sum_us)
 
 
 def keep(state: Path, run: Run) -> Run:
@@ -204,7 +206,7 @@ class Comparison(Struct, frozen=True):
 
 def compare(first: Run, second: Run) -> Comparison:
     """Figures, distributions and settings. ValueError where a record is damaged."""
-    one, two = first.shape(), second.shape()
+    one, two = first.client.shape(), second.client.shape()
     bounds = _bounds(first, second)
     return Comparison(
         tuple(Row(name, a, b) for (name, a), (_, b) in zip(_figures(first), _figures(second), strict=True)),
@@ -224,7 +226,7 @@ def _figures(run: Run) -> list[tuple[str, float | None]]:
         ("p99 ms", at.p99),
         ("p99.9 ms", at.p99_9),
         ("max ms", at.max),
-        ("errors", float(sum(failed.count for failed in run.client.errors.values()))),
+        ("errors", float(total(run.client.errors))),
         ("wait ms", server.queue_ms if server else None),
         ("infer ms", server.infer_ms if server else None),
         ("batch", server.batch if server else None),

@@ -10,7 +10,7 @@ from console.loadgen import verdict
 from console.loadgen.errors import total
 from console.loadgen.measure import Plan
 from console.loadgen.order import Progress
-from console.loadgen.record import Comparison, Run
+from console.loadgen.record import WHOLE, Comparison, Run
 
 BAR = 40
 
@@ -75,7 +75,7 @@ def result_lines(run: Run) -> list[str]:
     if run.met is not None:
         lines.append(f"  goal         {_goal(run)}")
     lines += [f"  note         {note}" for note in run.notes if note != limited]
-    if run.ended not in ("duration", "count"):
+    if run.ended not in WHOLE:
         lines.append(f"  ended        ▲ {run.ended}")
     if run.not_valid:
         lines.append(f"  not valid    ✗ {run.not_valid}")
@@ -126,15 +126,12 @@ def list_lines(runs: Sequence[Run], *, utc: bool) -> list[str]:
     for run in runs:
         at = run.client.latency
         goal = units.NONE if run.met is None else "●" if run.met else "✗"
-        note = f"not valid: {run.not_valid}" if run.not_valid else run.ended if run.ended not in _GOOD else ""
+        note = f"not valid: {run.not_valid}" if run.not_valid else run.ended if run.ended not in WHOLE else ""
         cells = (str(run.id), units.moment(run.wall, utc=utc), f"{run.model} {run.version}".strip(), run.load.words(),
                  units.rate(run.client.throughput), units.millis(at.p50), units.millis(at.p99),
                  str(total(run.client.errors)), goal, one_line(note, 60))  # fmt: skip
         lines.append(_row(cells, _LIST))
     return lines
-
-
-_GOOD = ("duration", "count")
 
 
 def compare_lines(first: Run, second: Run, found: Comparison) -> list[str]:

@@ -10,7 +10,7 @@ from console.core.model import ModelStats
 from console.loadgen import errors
 from console.loadgen.errors import total
 from console.loadgen.histogram import Histogram
-from console.loadgen.record import Client, Run, Server, Slice
+from console.loadgen.record import WHOLE, Client, Run, Server, Slice
 from console.loadgen.schedule import Load
 
 STEADY_WITHIN = 0.10
@@ -92,7 +92,7 @@ def steady(load: Load, client: Client, ended: str) -> str:
     if len(load.steps) > 1 or load.steps[0].first != load.steps[0].last:
         return "not judged: the level changes by itself"
     slices = [one for one in client.slices if one.span < 1.5]
-    if len(slices) < SHORTEST or ended not in ("duration", "count"):
+    if len(slices) < SHORTEST or ended not in WHOLE:
         return f"not judged: {len(slices)} s are too short to tell, it takes {SHORTEST}"
     third = len(slices) // 3
     before, last = slices[-2 * third : -third], slices[-third:]
