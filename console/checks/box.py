@@ -69,6 +69,13 @@ def install(box: Distro, el: Sequence[str], debian: Sequence[str] | None = None)
     return f"sudo dnf -y install {' '.join(el)}"
 
 
+def upgrade(box: Distro, package: str) -> str:
+    """The line that brings the newest version of a package that the enabled repositories have."""
+    if box.is_debian:
+        return f"sudo apt-get update && sudo apt-get install -y {package}"
+    return f"sudo dnf -y upgrade {package}"
+
+
 # ------------------------------------------------------------------------------------------------------------ packages
 
 RPM_ALL = r"$ rpm -qa --qf '%{NAME}\t%{VERSION}\n'"
@@ -318,15 +325,20 @@ def cdi_unread(facts: Facts) -> tuple[str, ...]:
     return tuple(path for path in _cdi_files(facts) if facts.file(path).text is None or facts.file(path).cut)
 
 
+def cdi_surely(facts: Facts) -> None:
+    """Unknowable where a spec file could not be read: what is not found may stand there. Needs CDI_NEEDS."""
+    for path in cdi_unread(facts):
+        raise Unknowable(f"{path} could not be read", f"sudo cat {path}")
+
+
 def cdi_in_force(facts: Facts) -> tuple[cdi.SpecFile, ...]:
     """Spec files from which Podman takes NVIDIA's devices, each once; where it takes none, those that would define
     them. () where there surely is none. Needs CDI_NEEDS and PODMAN."""
     specs = cdi_specs(facts)
     found = [file for name, file in cdi.taken(specs, podman_told(facts)).items() if name.startswith(f"{NVIDIA_KIND}=")]
     found = found or [spec for spec in specs if defines_nvidia(spec)]
-    unread = cdi_unread(facts)
-    if not found and unread:
-        raise Unknowable(f"{unread[0]} could not be read", f"sudo cat {unread[0]}")
+    if not found:
+        cdi_surely(facts)
     return tuple({file.path: file for file in found}.values())
 
 

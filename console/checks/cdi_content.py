@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from shlex import quote
 
 from console.checks import box, cdi_fixes
-from console.checks.cdi_files import BUS, NO_DEVICE
+from console.checks.cdi_files import BUS, NO_DEVICE, NO_SPEC
 from console.checks.check import Answer, check, fail, ok, skip, warn
 from console.checks.driver_box import MAKE_CONTROL, MAKE_UVM
 from console.clients import cdi, libpod
@@ -18,7 +18,6 @@ from console.core.text import one_line
 SPEC = (BUS, *box.CDI_NEEDS, *cdi_fixes.NEEDS)
 """Needs of each check here: the spec in force, and how it is made anew."""
 _PATHS = "stat {cdi_paths}"
-_NO_SPEC = "no CDI spec for NVIDIA (B03)"
 _CARD = re.compile(r"/dev/nvidia([0-9]{1,4})")
 _INDEX = re.compile(r"(?:gpu)?[0-9]{1,4}")
 _MIG = re.compile(r"(?:mig)?[0-9]{1,4}:[0-9]{1,4}")
@@ -30,7 +29,7 @@ _CONTROL = {"/dev/nvidiactl", *_UVM_NODES, "/dev/nvidia-modeset"}
 def _specs(facts: Facts) -> tuple[cdi.SpecFile, ...] | Answer:
     if not box.gpus(facts):
         return skip(NO_DEVICE)
-    return box.cdi_in_force(facts) or skip(_NO_SPEC)
+    return box.cdi_in_force(facts) or skip(NO_SPEC)
 
 
 def _device_names(specs: Sequence[cdi.SpecFile]) -> tuple[str, ...]:
@@ -163,8 +162,12 @@ def stale(facts: Facts) -> Answer:
             "the version of the loaded driver is not understood", "modinfo nvidia"
         )
         loaded = None
-    data = {"spec_version": written, "driver": loaded[0] if loaded else "", "missing": str(len(gone.missing))}
-    data["spec"] = gone.spec.path
+    data = {
+        "spec": gone.spec.path,
+        "spec_version": written,
+        "driver": loaded[0] if loaded else "",
+        "missing": str(len(gone.missing)),
+    }
     if not gone.missing and loaded and written and written != loaded[0]:
         lines = (*_named(facts, gone.spec, written), loaded[1])
         text = f"written for {written}, the loaded driver is {loaded[0]}"
@@ -320,16 +323,15 @@ def uvm(facts: Facts) -> Answer:
     for spec in specs:
         without = [name for name in spec.devices if not any(one.path == _UVM for one in cdi.host_paths(spec, [name]))]
         if without:
-            there = _unless(lambda: facts.exists(_UVM))
-            fix = cdi_fixes.generate(facts, spec.path, () if there else MAKE_UVM)
+            fix = cdi_fixes.generate(facts, spec.path, () if _is_there(facts, _UVM) else MAKE_UVM)
             lines = facts.lines(spec.path, r"/dev/nvidiactl")[:1]
             return fail(f"{spec.path} has no {_UVM} for {one_line(without[0], 40)}", lines, fix)
     return ok(f"{_UVM} is in it", facts.lines(specs[0].path, rf"{_UVM}[\"']?,?\s*$")[:1])
 
 
-def _unless(look: Callable[[], bool]) -> bool:
+def _is_there(facts: Facts, path: str) -> bool:
     try:
-        return look()
+        return facts.exists(path)
     except Unknowable:
         return False
 

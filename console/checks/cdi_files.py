@@ -16,6 +16,7 @@ from console.core.finding import Deed, Fix
 from console.core.text import one_line
 
 NO_DEVICE = "no NVIDIA device"
+NO_SPEC = "no CDI spec for NVIDIA (B03)"
 BUS = "/sys/bus/pci/devices/*/vendor"
 _WRONG_ENV = "/etc/nvidia-container-toolkit/cdi-refresh.env"
 _FOLDERS = tuple(f"/{folder}" for folder in cdi.FOLDERS)
@@ -45,15 +46,11 @@ def toolkit_installed(facts: Facts) -> Answer:
     if version >= (1, 17) and not facts.exists(cdi_fixes.HOOK):
         return warn(f"toolkit {told} without {cdi_fixes.HOOK}", lines, cdi_fixes.reinstall(facts), toolkit=told)
     if version[:3] == (1, 17, 0):
-        update = Fix("S", (_update(facts),), "installs a newer toolkit", again=("B02", "B08"))
+        update = Fix(
+            "S", (box.upgrade(box.distro(facts), cdi_fixes.PACKAGE),), "installs a newer toolkit", again=("B02", "B08")
+        )
         return warn("toolkit 1.17.0: its hook can end with 1 and stop the start", lines, fix=update, toolkit=told)
     return ok(f"toolkit {told}", lines, toolkit=told)
-
-
-def _update(facts: Facts) -> str:
-    if box.distro(facts).is_debian:
-        return "sudo apt-get update && sudo apt-get install -y nvidia-container-toolkit-base"
-    return "sudo dnf -y upgrade nvidia-container-toolkit-base"
 
 
 # ----------------------------------------------------------------------------------------------------------------- B03
@@ -87,9 +84,7 @@ def spec_exists(facts: Facts) -> Answer:
     elsewhere = [folder for folder in folders if folder not in _FOLDERS]
     if elsewhere:
         return unknown(f"containers.conf sends Podman to {one_line(elsewhere[0], 80)}, not looked at here", "", told)
-    unread = box.cdi_unread(facts)
-    if unread:
-        raise Unknowable(f"{unread[0]} could not be read", f"sudo cat {unread[0]}")
+    box.cdi_surely(facts)
     broken = next((spec for spec in specs if spec.error), None)
     if broken is not None:
         lines = (Evidence(broken.path, broken.error),)
@@ -150,7 +145,7 @@ def spec_readable(facts: Facts) -> Answer:
     if not any(fact.names is None for fact in found.values()):
         files = _spec_files(facts)
     if not files and not closed:
-        return skip("no CDI spec for NVIDIA (B03)")
+        return skip(NO_SPEC)
     closed |= {path: fact for path, fact in files.items() if _may_read(fact, uid, looks) is False}
     if closed and rootless is True:
         return _closed(facts, closed, bool(files.keys() - closed.keys()))
@@ -227,10 +222,8 @@ def spec_version(facts: Facts) -> Answer:
         return skip(NO_DEVICE)
     specs = [spec for spec in box.cdi_specs(facts) if box.defines_nvidia(spec)]
     if not specs:
-        unread = box.cdi_unread(facts)
-        if unread:
-            raise Unknowable(f"{unread[0]} could not be read", f"sudo cat {unread[0]}")
-        return skip("no CDI spec for NVIDIA (B03)")
+        box.cdi_surely(facts)
+        return skip(NO_SPEC)
     podman = box.podman_told(facts)
     dropped = [(spec, why) for spec in specs if (why := cdi.skipped(spec, podman))]
     if dropped:
@@ -309,13 +302,11 @@ def defined_once(facts: Facts) -> Answer:
         name = min(set(older.devices) & set(newer.devices))
         names = f"{near[0][0].path} and {near[0][1].path.rsplit('/', 1)[-1]}"
         return fail(f"{names} both define {one_line(name, 40)}", _names(facts, near[0]), _aside(older, newer))
-    unread = box.cdi_unread(facts)
     if pairs:
         old, new = pairs[0]
         text = f"{new.path} wins over {old.path}, which goes stale"
         return warn(text, _names(facts, pairs[0]), _aside(old, new), spec=new.path)
-    if unread:
-        raise Unknowable(f"{unread[0]} could not be read", f"sudo cat {unread[0]}")
+    box.cdi_surely(facts)
     if not specs:
         return skip("no CDI spec for NVIDIA that Podman takes (B03, B05)")
     return ok(f"{len(specs[0].devices)} devices in {specs[0].path}")

@@ -12,6 +12,7 @@ from console.clients import cdi
 from console.core.facts import Facts, Unknowable
 from console.core.finding import Deed, Fix
 
+PACKAGE = "nvidia-container-toolkit-base"
 CTK = "stat /usr/bin/nvidia-ctk"
 CTK_VERSION = "$ nvidia-ctk --version"
 HOOK = "/usr/bin/nvidia-cdi-hook"
@@ -69,15 +70,15 @@ def install(facts: Facts) -> Fix:
     else:
         file = "/etc/yum.repos.d/nvidia-container-toolkit.repo"
         repository = (f"curl -fsSL {_REPO}/stable/rpm/nvidia-container-toolkit.repo | sudo tee {file}",)
-    words = box.install(box.distro(facts), ["nvidia-container-toolkit-base"])
+    words = box.install(box.distro(facts), [PACKAGE])
     return Fix("S", (*repository, words), effect="adds NVIDIA's repository and installs from it", again=("B02", *AGAIN))
 
 
 def reinstall(facts: Facts) -> Fix:
     """The toolkit's files put back: a new spec would name the same hook. Needs box.OS_RELEASE."""
-    words = "sudo dnf -y reinstall nvidia-container-toolkit-base"
+    words = f"sudo dnf -y reinstall {PACKAGE}"
     if box.distro(facts).is_debian:
-        words = "sudo apt-get install -y --reinstall nvidia-container-toolkit-base"
+        words = f"sudo apt-get install -y --reinstall {PACKAGE}"
     return Fix("S", (words,), "puts the files of the toolkit back", again=("B02", "B08"))
 
 

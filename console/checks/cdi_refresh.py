@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from console.checks import box, cdi_fixes
-from console.checks.cdi_files import BUS, NO_DEVICE
+from console.checks.cdi_files import BUS, NO_DEVICE, NO_SPEC
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
@@ -134,7 +134,7 @@ def outlives_boot(facts: Facts) -> Answer:
         return skip(NO_DEVICE)
     specs = box.cdi_in_force(facts)
     if not specs:
-        return skip("no CDI spec for NVIDIA (B03)")
+        return skip(NO_SPEC)
     lasting = next((spec.path for spec in specs if spec.path.startswith("/etc/")), "")
     path = lasting or specs[0].path
     file = cdi_fixes.refresh_file(facts)
@@ -184,9 +184,7 @@ def _order(facts: Facts, path: str, file: str) -> Answer:
 
 
 def _newer_toolkit(facts: Facts) -> Fix:
-    words = "sudo dnf -y upgrade nvidia-container-toolkit-base"
-    if box.distro(facts).is_debian:
-        words = "sudo apt-get update && sudo apt-get install -y nvidia-container-toolkit-base"
+    words = box.upgrade(box.distro(facts), cdi_fixes.PACKAGE)
     return Fix("S", (words,), "1.19.1 and later no longer wait for multi-user.target (toolkit PR#1746)", again=("B12",))
 
 

@@ -53,16 +53,10 @@ def podman_version(facts: Facts) -> Answer:
         return ok(f"{text}, CDI up to {newest[0]}.{newest[1]}", version=told)
     if not cards:
         return note(f"{text}: older than 4.9", version=told)
-    fix = Fix("S", (_newer(facts),), _reach(facts), again=("B05", "D01"))
+    fix = Fix("S", (box.upgrade(box.distro(facts), "podman"),), _reach(facts), again=("B05", "D01"))
     if version < (4, 1):
         return fail(f"{text} knows no CDI names (4.1 and later do)", fix=fix, version=told)
     return warn(f"{text} is older than 4.9 and reads CDI up to {newest[0]}.{newest[1]}", fix=fix, version=told)
-
-
-def _newer(facts: Facts) -> str:
-    if box.distro(facts).is_debian:
-        return "sudo apt-get update && sudo apt-get install -y podman"
-    return "sudo dnf -y upgrade podman"
 
 
 def _reach(facts: Facts) -> str:
