@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -52,15 +51,7 @@ def host_of(spec: BoxSpec, root: str = "") -> facts_host.Host:
     """Where facts come from: the folder `root` where one is named, else the box itself."""
     if root and os.path.abspath(root) != "/":
         return facts_host.recorded(os.path.abspath(root), spec.settings)
-    return facts_host.of_box(spec.settings, spec.root, spec.simulated is not None, _nvml(spec))
-
-
-def _nvml(spec: BoxSpec) -> Any:
-    if not spec.nvml:
-        return None
-    from console.simulator.nvml import SimulatedNvml
-
-    return SimulatedNvml(Path(spec.nvml))
+    return spec.facts_host()
 
 
 def read_facts(path: Path) -> Facts:

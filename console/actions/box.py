@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from console.clients.systemd import Systemd, SystemdView
     from console.clients.triton_control import Route, TritonControl
     from console.clients.triton_settings import TritonSettings, TritonSettingsView
+    from console.sources.facts_host import Host
 
 READ_ONLY = "read-only: nothing that changes the box is done; start gpuconsole without --read-only (settings: [safety])"
 
@@ -55,6 +56,20 @@ class BoxSpec(Struct, frozen=True):
         """Where the box's journals, audit and backups lie in the console's state folder: what was only simulated stays
         apart from what was really done."""
         return folder / "simulated" if self.simulated is not None else folder
+
+    def nvml_api(self) -> Any:
+        """What stands in for pynvml: the simulated card's functions; None = the real module."""
+        if not self.nvml:
+            return None
+        from console.simulator.nvml import SimulatedNvml
+
+        return SimulatedNvml(Path(self.nvml))
+
+    def facts_host(self) -> Host:
+        """What facts are collected of. WrongInput where a folder that stands for the box is none."""
+        from console.sources import facts_host
+
+        return facts_host.of_box(self.settings, self.root, self.simulated is not None, self.nvml_api())
 
 
 class Box:
@@ -197,12 +212,9 @@ class Box:
 
     def facts(self, needs: Sequence[str], slow: bool = False) -> Facts:
         """What checks look at, now; never raises for what the box holds."""
-        from console.sources import facts_host
         from console.sources.facts import collect
 
-        spec = self.spec
-        host = facts_host.of_box(spec.settings, spec.root, spec.simulated is not None, self.nvml_api())
-        return collect(needs, host, slow)
+        return collect(needs, self.spec.facts_host(), slow)
 
     def nvml_view(self) -> NvmlView:
         """What a change of a card's settings needs to know first; a context manager."""
@@ -211,12 +223,8 @@ class Box:
         return NvmlView(self.nvml_api(), str(self.root))
 
     def nvml_api(self) -> Any:
-        """What stands in for pynvml: the simulated card's functions; None = the real module."""
-        if not self.spec.nvml:
-            return None
-        from console.simulator.nvml import SimulatedNvml
-
-        return SimulatedNvml(Path(self.spec.nvml))
+        """See BoxSpec.nvml_api."""
+        return self.spec.nvml_api()
 
     @property
     def unit_of_user(self) -> bool:
