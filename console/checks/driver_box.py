@@ -296,11 +296,16 @@ def install_driver(box: Distro, release: str) -> Fix:
     )
 
 
-def load_modules(missing: tuple[str, ...], prober: bool, cards: int) -> Fix:
-    """Load modules that are on disk. `prober`: nvidia-modprobe is installed, which also makes the device nodes."""
+def has_prober(facts: Facts) -> bool:
+    """Whether nvidia-modprobe is installed, which makes the device nodes. Needs PROBER."""
+    return facts.exists(PROBER.removeprefix("stat "))
+
+
+def load_modules(facts: Facts, missing: tuple[str, ...]) -> Fix:
+    """Load modules that are on disk, and make the device nodes where something here can. Needs PROBER and OWNERS."""
     calls: list[tuple[str, ...]] = [("modprobe", name.replace("_", "-")) for name in missing]
-    if prober:
-        calls += [make_cards(cards)] if "nvidia" in missing else []
+    if has_prober(facts):
+        calls += [make_cards(len(owners(facts)))] if "nvidia" in missing else []
         calls.append(MAKE_UVM)
     off = tuple(reversed(missing))
     return Fix(
@@ -340,10 +345,16 @@ def reload_driver(quiet: bool) -> Fix:
     )
 
 
-def build_module(box: Distro, release: str, headers: bool) -> Fix:
-    """Let DKMS build the module for a kernel; `headers`: that kernel's headers are there."""
+def has_headers(facts: Facts, release: str) -> bool:
+    """Whether the headers of a kernel are there. Needs `stat /lib/modules/RELEASE/build`."""
+    return facts.exists(f"/lib/modules/{release}/build")
+
+
+def build_module(facts: Facts, release: str) -> Fix:
+    """Let DKMS build the module for a kernel. Needs OS_RELEASE and what has_headers needs."""
+    box = distro(facts)
     build = f"sudo dkms autoinstall -k {quote(release)}"
-    if headers:
+    if has_headers(facts, release):
         return Fix(
             "B",
             (build,),
@@ -368,5 +379,5 @@ PROVIDED = (OS_RELEASE, DKMS_FOLDER, "stat /lib/modules/{release}/build")
 def provide(facts: Facts, release: str) -> Fix:
     """A module for a kernel that has none: DKMS builds the installed driver where it knows one. Needs PROVIDED."""
     if uses_dkms(facts):
-        return build_module(distro(facts), release, facts.exists(f"/lib/modules/{release}/build"))
+        return build_module(facts, release)
     return install_driver(distro(facts), release)

@@ -33,10 +33,11 @@ from console.checks.driver_box import (
     build_module,
     dkms_rows,
     epel,
-    install_driver,
+    has_headers,
     modinfo,
     modinfo_needs,
     module_files,
+    provide,
     uses_dkms,
 )
 from console.core.facts import Evidence, Facts, Unknowable
@@ -48,10 +49,6 @@ BUILD = ("stat /lib/modules/{release}/build", "stat /lib/modules/{next_release}/
 def _releases(facts: Facts) -> list[str]:
     """The running kernel and, where it is another one, the next."""
     return list(dict.fromkeys((facts.one("release"), *facts.every("next_release")[:1])))
-
-
-def _headers(facts: Facts, release: str) -> bool:
-    return facts.exists(f"/lib/modules/{release}/build")
 
 
 @check(
@@ -107,11 +104,9 @@ def on_disk(facts: Facts) -> Answer:
 def _provide(facts: Facts, release: str, running: str) -> Fix:
     """DKMS builds it, where DKMS is used; else the package for that kernel, or keeping to the kernel that has
     one."""
+    if uses_dkms(facts) or release == running:
+        return provide(facts, release)
     box = distro(facts)
-    if uses_dkms(facts):
-        return build_module(box, release, _headers(facts, release))
-    if release == running:
-        return install_driver(box, release)
     package = _precompiled(facts, box, release, running)
     if package is not None:
         lines: tuple[str, ...] = (install(box, (package,)),)
@@ -170,7 +165,7 @@ def built(facts: Facts) -> Answer:
         state = _state(ours, release)
         if state == "installed":
             continue
-        fix = attempt(partial(_build, facts, release))
+        fix = attempt(partial(build_module, facts, release))
         text = f"{newest} is {state} for {'the running kernel ' if release == running else ''}{release}"
         if release == running:
             return fail(text, seen, fix, missing=release, **data)
@@ -183,10 +178,6 @@ def _state(rows: list[Built], release: str) -> str:
     if "installed" in states:
         return "installed"
     return "only built, not installed," if "built" in states else "not built"
-
-
-def _build(facts: Facts, release: str) -> Fix:
-    return build_module(distro(facts), release, _headers(facts, release))
 
 
 _TOOLS = {"gcc": ("gcc", "gcc"), "make": ("make", "make"), "g++": ("gcc-c++", "g++")}
@@ -219,7 +210,7 @@ def prerequisites(facts: Facts) -> Answer:
     if not uses_dkms(facts):
         return skip("the driver is not built by DKMS")
     box = distro(facts)
-    headless = [release for release in _releases(facts) if not _headers(facts, release)]
+    headless = [release for release in _releases(facts) if not has_headers(facts, release)]
     tools = [name for name in _TOOLS if name != "g++" or (box.is_el and is_open(facts))]
     missing = [name for name in tools if not facts.exists(f"/usr/bin/{name}")]
     if not (facts.exists("/usr/sbin/dkms") or facts.exists("/usr/bin/dkms")):

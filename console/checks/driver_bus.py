@@ -30,6 +30,7 @@ from console.checks.driver_box import (
     PCI,
     PROBER,
     PROVIDED,
+    REBOOT,
     VENDORS,
     attempt,
     branch,
@@ -101,8 +102,7 @@ def _take_over(facts: Facts, name: str) -> Fix | None:
         return None
     release = facts.one("release")
     if module_files(facts, release):
-        cards = len(owners(facts))
-        return load_modules(("nvidia", "nvidia_uvm"), facts.exists("/usr/bin/nvidia-modprobe"), cards)
+        return load_modules(facts, ("nvidia", "nvidia_uvm"))
     return provide(facts, release)
 
 
@@ -140,7 +140,7 @@ def _release(facts: Facts, held: list[str], lines: list[Evidence]) -> Fix:
     if argument is not None and distro(facts).is_el:
         remove = f"sudo grubby --update-kernel=ALL --remove-args={quote(argument)}"
         undo = f"sudo grubby --update-kernel=ALL --args={quote(argument)}"
-        return Fix("R", (remove, "sudo systemctl reboot"), "takes effect after the reboot", undo, reboot=True)
+        return Fix("R", (remove, REBOOT), "takes effect after the reboot", undo, reboot=True)
     commands = [
         line
         for address in held

@@ -17,6 +17,7 @@ from console.checks.driver_box import (
     PROBER,
     VENDORS,
     attempt,
+    has_prober,
     make_cards,
     owners,
 )
@@ -141,7 +142,7 @@ def _lines(facts: Facts, pattern: str) -> tuple[Evidence, ...]:
 def _make(facts: Facts, cards: int) -> Fix:
     calls = (make_cards(cards), MAKE_UVM)
     shown = tuple(f"sudo {' '.join(argv)}" for argv in calls)
-    if facts.exists("/usr/bin/nvidia-modprobe"):
+    if has_prober(facts):
         return Fix(
             "B",
             shown,

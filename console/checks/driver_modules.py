@@ -81,8 +81,7 @@ def modules_loaded(facts: Facts) -> Answer:
         return _not_loaded(facts, "nouveau" in known)
     seen = [one.line for name, one in known.items() if name == "nvidia" or name.startswith("nvidia_")]
     if "nvidia_uvm" not in known:
-        cards = len(found)
-        fix = attempt(lambda: load_modules(("nvidia_uvm",), facts.exists("/usr/bin/nvidia-modprobe"), cards))
+        fix = attempt(partial(load_modules, facts, ("nvidia_uvm",)))
         return fail("nvidia_uvm is not loaded: CUDA cannot start", seen, fix, missing="nvidia_uvm")
     version = loaded[0] if loaded else ""
     return ok(f"nvidia {version} and nvidia_uvm".replace("  ", " "), seen, driver=version)
@@ -99,12 +98,8 @@ def _not_loaded(facts: Facts, nouveau: bool) -> Answer:
         fix = attempt(lambda: provide(facts, release[0]))
         return fail(f"nvidia is not loaded: kernel {release[0]} has no such module", seen, fix, missing="nvidia")
     seen += [Evidence(path, "on disk") for path in (files or ())[:1]]
-    return fail("nvidia is not loaded", seen, attempt(partial(_load_all, facts)), missing="nvidia")
-
-
-def _load_all(facts: Facts) -> Fix:
-    cards = len(owners(facts))
-    return load_modules(("nvidia", "nvidia_uvm"), facts.exists("/usr/bin/nvidia-modprobe"), cards)
+    fix = attempt(partial(load_modules, facts, ("nvidia", "nvidia_uvm")))
+    return fail("nvidia is not loaded", seen, fix, missing="nvidia")
 
 
 _MENDING = (MODULES, OS_RELEASE, DKMS_FOLDER, "stat /lib/modules/{release}/build", *modinfo_needs("version"))
@@ -159,7 +154,7 @@ def _match(facts: Facts, wanted: str) -> Fix:
         disk = None
     if wanted and disk is not None and disk[0] and disk[0] != wanted and uses_dkms(facts):
         release = facts.one("release")
-        build = build_module(distro(facts), release, facts.exists(f"/lib/modules/{release}/build"))
+        build = build_module(facts, release)
         return replace(build, effect=f"{build.effect}. A reboot must follow: the old module stays loaded until then")
     return reload_driver(idle(modules(facts)))
 

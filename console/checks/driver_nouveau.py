@@ -116,8 +116,8 @@ def stays_out(facts: Facts) -> Answer:
         return ok("a rule of modprobe" + (" and the kernel's command line" if arguments else ""), seen)
     if "modprobe" in arguments:
         return ok("by the kernel's command line", seen)
-    release = facts.one("release")
-    if not any(re.fullmatch(r"nouveau\.ko(\.\w{1,4})?", p.rsplit("/", 1)[-1]) for p in _on_disk(facts, release)):
+    on_disk = facts.under(f"/lib/modules/{facts.one('release')}", "nouveau.ko*")
+    if not any(re.fullmatch(r"nouveau\.ko(\.\w{1,4})?", path.rsplit("/", 1)[-1]) for path in on_disk):
         return ok("this kernel comes without nouveau", seen)
     fix = attempt(lambda: block(facts))
     if not rules and not arguments:
@@ -128,7 +128,3 @@ def stays_out(facts: Facts) -> Answer:
     if driver(facts) is not None and "nouveau" not in modules(facts):
         return note("a rule of modprobe alone, which was enough at this boot", seen)
     return warn("a rule of modprobe, none on the kernel's command line", seen, fix)
-
-
-def _on_disk(facts: Facts, release: str) -> tuple[str, ...]:
-    return facts.under(f"/lib/modules/{release}", "nouveau.ko*")

@@ -6,7 +6,7 @@ import re
 
 from console.checks.box import OS_RELEASE, Distro, distro, gpus
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
-from console.checks.driver_box import NO_GPU, VENDORS
+from console.checks.driver_box import NO_GPU, REBOOT, VENDORS
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
 from console.core.text import one_line, whole_number
@@ -50,7 +50,7 @@ def _enterprise_linux(box: Distro, name: str, seen: tuple[Evidence, ...], data: 
         lines = (
             "curl -O https://raw.githubusercontent.com/AlmaLinux/almalinux-deploy/master/almalinux-deploy.sh",
             "sudo bash almalinux-deploy.sh",
-            "sudo systemctl reboot",
+            REBOOT,
         )
         fix = Fix("S", lines, "moves the box to a rebuild that still gets updates; back it up first", reboot=True)
         return fail(f"{name} gets no updates any more", seen, fix, **data)
@@ -58,7 +58,7 @@ def _enterprise_linux(box: Distro, name: str, seen: tuple[Evidence, ...], data: 
     if box.major < 8 or (box.major == 8 and minor is not None and minor < 8):
         fix = Fix(
             "S",
-            ("sudo dnf -y update", "sudo systemctl reboot"),
+            ("sudo dnf -y update", REBOOT),
             "takes effect after the reboot; build the driver's module for the new kernel only then (A07)",
             reboot=True,
             again=("A07", "B01", "B12"),
