@@ -104,10 +104,9 @@ class Sender:
             self._turn(LONGEST_WAIT_S)
             self._look_after(time.monotonic_ns())
         wall = time.time()
-        over = self._over
         tally = self._part(self._order.load)
         enough = bool(self._order.load.count) and not self._left
-        ended = over or self._over or ("count" if enough else "duration")
+        ended = self._over or ("count" if enough else "duration")
         if self._over != GONE:
             self._tell(Ended(tally.client(time.monotonic_ns(), len(self._all)), ended, wall))
 
@@ -156,8 +155,6 @@ class Sender:
 
     def _patience(self, upcoming: int | None, now: int) -> float:
         """Seconds to the next thing to do by the clock."""
-        if self._waiting and self._idle:
-            return 0.0
         until = self._tally.end - now
         if upcoming is not None:
             until = min(until, upcoming + self._tally.start - now)
@@ -208,7 +205,6 @@ class Sender:
                     self._forget(one)
                 break
             self._turn(LONGEST_WAIT_S)
-        self._idle = deque(one for one in self._idle if one.fd in self._all)
         if not self._all and not self._over:
             lost = self._tally.errors
             raise next((BrokenError(kind, one.text) for kind, one in lost.items()), failed)
@@ -223,7 +219,7 @@ class Sender:
         """The one that is idle for longest, so that all are used; a new one where none is; None where none may be."""
         while self._idle:
             one = self._idle.popleft()
-            if one.fd in self._all and self._all[one.fd] is one:
+            if self._all.get(one.fd) is one:
                 return one
         if len(self._all) >= self._order.max_connections:
             return None
