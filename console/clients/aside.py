@@ -45,6 +45,18 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
+def started(module: str) -> subprocess.Popen[bytes]:
+    """A process of ours that is talked with by pipes. Ctrl+C and a lost terminal reach it through us alone."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+        start_new_session=True,
+    )
+
+
 class Aside:
     """A helper process that calls functions of this program, one after another; any thread may ask."""
 
@@ -76,15 +88,7 @@ class Aside:
         if self._process is not None and self._process.poll() is None:
             return False
         self._end()
-        command = [sys.executable, "-P", "-m", __name__]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment(),
-            start_new_session=True,
-        )
+        self._process = started(__name__)
         return True
 
     def _asked(self, question: bytes, *, fresh: bool) -> tuple[bool, Any]:

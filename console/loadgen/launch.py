@@ -8,14 +8,13 @@ import os
 import select
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from types import TracebackType
 
 import msgspec
 
-from console.clients.aside import environment
+from console.clients.aside import started
 from console.core.model import SourceError
 from console.core.plan import Refused, WrongInput
 from console.core.text import one_line
@@ -54,14 +53,7 @@ class Sender:
             raise Refused(READ_ONLY)
         self._patience = order.timeout_s + SILENT_S
         self._rest = b""
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "console.loadgen.sender"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment(),
-            start_new_session=True,  # ctrl+c comes to us alone, and we tell it
-        )
+        self._process = started("console.loadgen.sender")
         try:
             self._say(encoder.encode(order) + b"\n")
         except OSError as error:
@@ -94,20 +86,16 @@ class Sender:
     def messages(self) -> Iterator[Message]:
         """Each one as it comes. SourceError where it falls silent or ends without its last word."""
         while True:
-            message = self.message(self._patience)
-            if message is None:
-                raise SourceError("timeout", "the process that sends the load says nothing; it was ended")
-            yield message
+            yield self._message()
 
-    def message(self, patience: float) -> Message | None:
-        """The next one; None where none comes within `patience` seconds. SourceError where it has ended."""
-        deadline = time.monotonic() + patience
+    def _message(self) -> Message:
+        deadline = time.monotonic() + self._patience
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
         while b"\n" not in self._rest:
             ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                return None
+                raise SourceError("timeout", "the process that sends the load says nothing; it was ended")
             part = os.read(pipe, 1 << 20)
             if not part:
                 raise SourceError("bug", "the process that sends the load ended without a result")
