@@ -68,8 +68,8 @@ class Checker:
     def __init__(self, expected: Sequence[tuple[str, str]], golden: Golden | None) -> None:
         self._expected = tuple(expected)
         self._golden = golden
-        self._forms: dict[bytes, int] = {}
-        self._right: set[bytes] = set()
+        self._right: dict[bytes, int] = {}
+        """Forms with the length of their answers, and whole answers with their own."""
         if golden is not None:
             values(Output("", "FP32", (1,), chunk=bytes(4)))  # loads what comparing wants before the first request
 
@@ -77,19 +77,16 @@ class Checker:
         """(kind, text) of what is wrong; None where nothing is."""
         if head.status != 200:
             return errors.of_status(head.status), error_text(Answer(head.status, body, 0.0, 0.0, {}), errors.SAMPLE)
-        if self._golden is None and head.json_size is not None:
-            if self._forms.get(body[: head.json_size]) == len(body):
-                return None
-        elif body in self._right:
+        known = body[: head.json_size] if self._golden is None else body  # without its values, or with them
+        if self._right.get(known) == len(body):
             return None
         text = self._looked_at(head, body)
         if text:
             return errors.WRONG, text
-        if self._golden is None and head.json_size is not None:
-            _bounded(self._forms)
-            self._forms[body[: head.json_size]] = len(body)
-        elif len(self._right) < _KNOWN and len(body) < MOST_HEAD:
-            self._right.add(body)
+        if len(known) < MOST_HEAD:
+            if len(self._right) >= _KNOWN:
+                self._right.clear()
+            self._right[known] = len(body)
         return None
 
     def _looked_at(self, head: Head, body: bytes) -> str:
@@ -121,8 +118,3 @@ def _short(output: Output) -> str:
     if size is not None and len(output.chunk) != size * wanted:
         return f"output {output.name} has {len(output.chunk)} of {size * wanted} bytes"
     return f"output {output.name} has no data" if wanted and not output.chunk else ""
-
-
-def _bounded(known: dict[bytes, int]) -> None:
-    if len(known) >= _KNOWN:
-        known.clear()
