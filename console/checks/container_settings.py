@@ -24,7 +24,6 @@ ENOUGH_LOCKED = 8 * MIB
 """Bytes of memlock: the defaults of kernels and systemd lie at or below it."""
 SPARE = 10
 """Seconds that Podman's stop time is to be longer than Triton's drain."""
-_TRITON_PORTS = {"http": ("http-port", 8000), "grpc": ("grpc-port", 8001), "metrics": ("metrics-port", 8002)}
 _ALL = frozenset({"", "0.0.0.0", "::", "*"})
 _STOP_OPTION = re.compile(r"(?:--time|--timeout|-t)[= ](\d{1,5})\b")
 
@@ -61,12 +60,7 @@ def published(found: Mapping[str, Any]) -> tuple[Published, ...]:
 
 def inside_ports(found: Mapping[str, Any]) -> dict[str, int]:
     """Front end -> its port in the container; without those that the command switches off."""
-    ports: dict[str, int] = {}
-    for name, (option, usual) in _TRITON_PORTS.items():
-        allowed = (flag(found, f"allow-{name}") or "true").lower()
-        if allowed in ("1", "true", "on", "yes"):
-            ports[name] = number(flag(found, option)) or usual
-    return ports
+    return triton_command.own_ports(argv(found))
 
 
 @check(

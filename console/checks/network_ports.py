@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from console.checks import box, container
+from console.checks import box, container, container_settings
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
@@ -26,12 +26,11 @@ _PROCESSES = "@processes"
 _CONTAINERS = "@podman.containers"
 _SETTINGS = "@settings"
 _FRONT_ENDS = (
-    ("http_port", "http-port", "allow-http", DEFAULT_HTTP_PORT),
-    ("grpc_port", "grpc-port", "allow-grpc", DEFAULT_GRPC_PORT),
-    ("metrics_port", "metrics-port", "allow-metrics", DEFAULT_METRICS_PORT),
+    ("http_port", DEFAULT_HTTP_PORT),
+    ("grpc_port", DEFAULT_GRPC_PORT),
+    ("metrics_port", DEFAULT_METRICS_PORT),
 )
-"""(setting of the console, flag of Triton, flag that switches it off, default)."""
-_OFF = frozenset({"0", "false", "off", "no"})
+"""(setting of the console, default)."""
 
 
 class Listener(Struct, frozen=True):
@@ -62,29 +61,9 @@ def listeners(facts: Facts) -> tuple[Listener, ...]:
 def published(found: Mapping[str, Any]) -> tuple[int, ...]:
     """TCP ports of this host that a container takes: those it publishes, or Triton's own in the host's network."""
     if box.at(found, "HostConfig", "NetworkMode") == "host":
-        return tuple(_own_ports(found))
-    ports: list[int] = []
-    for section in ("NetworkSettings", "HostConfig"):
-        bindings = box.at(found, section, "Ports" if section == "NetworkSettings" else "PortBindings")
-        for inside, outside in bindings.items() if isinstance(bindings, Mapping) else ():
-            if not str(inside).endswith("/udp"):
-                ports += _host_ports(outside)
-        if ports:
-            break
-    return tuple(sorted(set(ports)))
-
-
-def _host_ports(bindings: Any) -> Iterator[int]:
-    for one in bindings if isinstance(bindings, list) else ():
-        port = whole_number(str(one.get("HostPort") or "")) if isinstance(one, Mapping) else None
-        if port:
-            yield port
-
-
-def _own_ports(found: Mapping[str, Any]) -> Iterator[int]:
-    for _, flag, switch, default in _FRONT_ENDS:
-        if str(box.flag(found, switch)).lower() not in _OFF:
-            yield whole_number(box.flag(found, flag) or "") or default
+        return tuple(container_settings.inside_ports(found).values())
+    ports = {whole_number(one.outside) for one in container_settings.published(found)}
+    return tuple(sorted(port for port in ports if port))
 
 
 # ----------------------------------------------------------------------------------------------------------------- I01
@@ -231,7 +210,7 @@ def _wanted(facts: Facts, found: Mapping[str, Any] | None) -> tuple[int, ...]:
         told = None
     ports = set(published(found)) if found is not None else set()
     any_told = bool(ports)
-    for setting, _, _, default in _FRONT_ENDS:
+    for setting, default in _FRONT_ENDS:
         port = told.get(setting) if isinstance(told, Mapping) else None
         if isinstance(port, int) and port > 0:
             ports.add(port)

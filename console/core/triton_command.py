@@ -115,18 +115,24 @@ def host_path(inside: str, mounts: Sequence[Mount]) -> str | None:
     return None if mount is None else str(PurePosixPath(mount.source) / PurePosixPath(inside).relative_to(mount.target))
 
 
+def own_ports(argv: Sequence[str]) -> dict[str, int]:
+    """Front end (http, grpc, metrics) -> the port that it listens on; those that the command switches off left out."""
+    told = {
+        "http": _port(argv, DEFAULT_HTTP_PORT, "http-port", off="allow-http"),
+        "grpc": _port(argv, DEFAULT_GRPC_PORT, "grpc-port", off="allow-grpc"),
+        "metrics": _port(argv, DEFAULT_METRICS_PORT, "metrics-port", off="allow-metrics"),
+    }
+    return {name: port for name, port in told.items() if port is not None}
+
+
 def http_ports(container: ContainerState) -> ServerPorts:
     """Where this container's front ends are reached from this host: its flags, then its published ports.
 
     A container in the host's network is reached on its own ports. A port that is not published is None.
     """
     argv = container.command
-    inside = {
-        "http": _port(argv, DEFAULT_HTTP_PORT, "http-port", off="allow-http"),
-        "grpc": _port(argv, DEFAULT_GRPC_PORT, "grpc-port", off="allow-grpc"),
-        "metrics": _port(argv, DEFAULT_METRICS_PORT, "metrics-port", off="allow-metrics"),
-    }
-    allowed = inside["metrics"] is not None
+    inside = own_ports(argv)
+    allowed = "metrics" in inside
     if container.network == "host":
         address = flag_value(argv, "http-address")
         return ServerPorts(_reachable(address or ""), **inside, metrics_allowed=allowed)
