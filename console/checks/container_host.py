@@ -9,6 +9,7 @@ from typing import Any
 from console.checks.box import KERNEL_LOG, at, flag, gpus, inspect, kernel_lines, no_container
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
 from console.checks.container import GPUS, NEEDS, is_rootless, name_of, number, podman, recreate, seen
+from console.checks.machine import members
 from console.core import kernel_faults
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
@@ -28,21 +29,16 @@ EVENTS = (
     "/sys/fs/cgroup/memory/machine.slice/libpod-{container_id}.scope/memory.oom_control",
 )
 """Where Podman puts a container, by cgroup version, manager and owner."""
-_RANGE = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
 _SERVER = re.compile(r"triton")
-MOST_CPUS = 8192
 DAY = 86400.0
 
 
 def cpu_set(text: str) -> frozenset[int] | None:
     """The numbers of `0-7,16`; None for what is no such list."""
-    found: set[int] = set()
-    for part in text.strip().split(","):
-        match = _RANGE.fullmatch(part.strip())
-        if match is None or int(match[1]) >= MOST_CPUS:
-            return None
-        found.update(range(int(match[1]), min(int(match[2] or match[1]), MOST_CPUS) + 1))
-    return frozenset(found)
+    try:
+        return frozenset(members(text))
+    except Unknowable:
+        return None
 
 
 # ---------------------------------------------------------------------------------------------------------------- NUMA
