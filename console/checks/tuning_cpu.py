@@ -52,18 +52,23 @@ def governor(facts: Facts) -> Answer:
     if not found and blind is None:
         return skip("no frequency control here: a virtual machine, or the firmware has it")
     bad = {path: word for path, word in found.items() if word != "performance"}
-    if not bad:
-        if blind is not None:
-            raise blind
-        return ok(f"performance on {len(found)} CPUs", seen(*next(iter(found.items()))))
-    word, count = _commonest(bad)
-    evidence = seen(*next((path, text) for path, text in bad.items() if text == word))
-    if not _WORD.fullmatch(word):
-        return unknown("what the kernel says is no governor", f"cat {GOVERNORS}")
     driver = _text_or_nothing(facts, _DRIVER)
     if set(bad.values()) == {"powersave"} and driver in _BY_HARDWARE:
-        return note(f"powersave under {driver}: the CPU chooses, F02 judges how", evidence)
-    fix = profile_fix(facts) or sysfs_fix(facts, GOVERNORS, "performance", word)
+        return note(f"powersave under {driver}: the CPU chooses, F02 judges how", seen(*next(iter(bad.items()))))
+    if not bad and blind is not None:
+        raise blind
+    return _performance(facts, GOVERNORS, "governor", found, bad)
+
+
+def _performance(facts: Facts, files: str, what: str, found: Mapping[str, str], bad: Mapping[str, str]) -> Answer:
+    """`bad`: those of the words found, a file for each CPU, that are not performance."""
+    if not bad:
+        return ok(f"performance on {len(found)} CPUs", seen(*next(iter(found.items()))))
+    word, count = Counter(bad.values()).most_common(1)[0]
+    evidence = seen(*next((path, text) for path, text in bad.items() if text == word))
+    if not _WORD.fullmatch(word):
+        return unknown(f"what the kernel says is no {what}", f"cat {files}")
+    fix = profile_fix(facts) or sysfs_fix(facts, files, "performance", word)
     return weighed(facts, warn(f"{word} on {count} of {len(found)} CPUs", evidence, fix))
 
 
@@ -89,7 +94,10 @@ _MOST_BIAS = 4
 def preference(facts: Facts) -> Answer:
     found, blind = texts(facts, facts.glob(PREFERENCES))
     if found or blind is not None:
-        return _preference(facts, found, blind)
+        bad = {path: word for path, word in found.items() if not _is_performance(word)}
+        if not bad and blind is not None:
+            raise blind
+        return _performance(facts, PREFERENCES, "preference", found, bad)
     found, blind = texts(facts, facts.glob(BIASES))
     numbers = {path: number for path, text in found.items() if (number := counted(text)) is not None}
     if not numbers:
@@ -109,27 +117,9 @@ def preference(facts: Facts) -> Answer:
     return weighed(facts, warn(f"energy bias {worst} of 15; up to {_MOST_BIAS} is fit", seen(path, str(worst)), fix))
 
 
-def _preference(facts: Facts, found: Mapping[str, str], blind: Unknowable | None) -> Answer:
-    bad = {path: word for path, word in found.items() if not _is_performance(word)}
-    if not bad:
-        if blind is not None:
-            raise blind
-        return ok(f"performance on {len(found)} CPUs", seen(*next(iter(found.items()))))
-    word, count = _commonest(bad)
-    evidence = seen(*next((path, text) for path, text in bad.items() if text == word))
-    if not _WORD.fullmatch(word):
-        return unknown("what the kernel says is no preference", f"cat {PREFERENCES}")
-    fix = profile_fix(facts) or sysfs_fix(facts, PREFERENCES, "performance", word)
-    return weighed(facts, warn(f"{word} on {count} of {len(found)} CPUs", evidence, fix))
-
-
 def _is_performance(word: str) -> bool:
     number = counted(word)
     return word == "performance" or (number is not None and number < _BALANCED)
-
-
-def _commonest(words: Mapping[str, str]) -> tuple[str, int]:
-    return Counter(words.values()).most_common(1)[0]
 
 
 def _text_or_nothing(facts: Facts, path: str) -> str:
