@@ -67,8 +67,6 @@ def _limits(facts: Facts, path: str, name: str) -> tuple[Evidence, ...]:
 _LIMITS = "/proc/{container_pid}/limits"
 _LIMIT_FILES = ("/etc/security/limits.conf", "/etc/security/limits.d/*.conf")
 _UNIT_FILES = ("/etc/systemd/system/user@.service.d/*.conf", "/etc/systemd/system/user@{uid}.service.d/*.conf")
-_UNLIMITED = 2**63
-"""What stands for "no limit" in comparisons."""
 
 
 @check(
@@ -89,7 +87,7 @@ def memlock(facts: Facts) -> Answer:
     if not box.rootless(facts):
         return skip("rootful: Podman may set any limit")
     found = box.inspect(facts)
-    asked = _asked(found)
+    asked = _asks(found)
     fix = _memlock_fix(facts)
     error = str(box.at(found, "State", "Error") or "")
     if re.search(r"setting rlimit type 8\b", error) and not box.runs(found):
@@ -101,10 +99,10 @@ def memlock(facts: Facts) -> Answer:
         words = lines[0].text.split() if lines else []
         if len(words) < 5:
             raise Unknowable(f"{path} has no line of locked memory", f"grep locked {path}")
-        if words[4] == "unlimited" or asked is not None:
-            return ok(f"{words[4]} for the server{' as asked' if asked is not None else ''}", lines)
+        if words[4] == "unlimited" or asked:
+            return ok(f"{words[4]} for the server{' as asked' if asked else ''}", lines)
         return note(f"{words[4]} bytes for the server, and it asks for no more", lines)
-    if asked is None:
+    if not asked:
         return note("the container asks for no limit of its own")
     raised, blind = _raised(facts)
     if raised:
@@ -114,14 +112,12 @@ def memlock(facts: Facts) -> Answer:
     return warn("the container asks for more, and no file raises the user's limit", (), fix, rlimit="memlock")
 
 
-def _asked(found: Mapping[str, Any]) -> int | None:
-    """Bytes of locked memory that the container asks for; None where it does not."""
-    for one in box.at(found, "HostConfig", "Ulimits") or ():
-        if isinstance(one, Mapping) and str(one.get("Name")).upper().removeprefix("RLIMIT_") == "MEMLOCK":
-            hard = one.get("Hard")
-            if isinstance(hard, int):
-                return _UNLIMITED if hard < 0 else hard
-    return None
+def _asks(found: Mapping[str, Any]) -> bool:
+    """Whether the container asks for a limit of locked memory."""
+    return any(
+        str(box.at(one, "Name")).upper().removeprefix("RLIMIT_") == "MEMLOCK" and isinstance(box.at(one, "Hard"), int)
+        for one in box.at(found, "HostConfig", "Ulimits") or ()
+    )
 
 
 def _raised(facts: Facts) -> tuple[tuple[Evidence, ...], Unknowable | None]:
