@@ -179,11 +179,14 @@ def _triton_units(facts: Facts) -> Iterator[Unit]:
 )
 def restart_loop(facts: Facts) -> Answer:
     """Restarts by Podman's policy and by the unit."""
-    why = _no_container(facts)
     unit = next(_triton_units(facts), None)
+    try:
+        why = no_container(facts)
+    except Unknowable as missing:
+        if unit is None:
+            raise
+        why = missing.why
     if why and unit is None:
-        if why == "Podman was not asked":
-            no_container(facts)
         return skip(why)
     evidence: tuple[Evidence, ...] = ()
     counts: dict[str, int] = {}
@@ -213,13 +216,6 @@ def restart_loop(facts: Facts) -> Answer:
         ending = ", and it does not run" if since is None else f", the last {uptime(since)} ago"
         return fail(text + ending, evidence, _why(facts, unit, found), **data)
     return note(f"{most} restarts" + (f"; it runs for {uptime(since)}" if since is not None else ""), evidence, **data)
-
-
-def _no_container(facts: Facts) -> str:
-    try:
-        return no_container(facts)
-    except Unknowable:
-        return "Podman was not asked"
 
 
 def _running_for(facts: Facts, found: Mapping[str, Any] | None) -> float | None:

@@ -174,8 +174,8 @@ def proxy(facts: Facts) -> Answer:
     shells, blind = _proxies(facts, _ENVIRONMENT)
     services, more = _proxies(facts, _OF_SERVICE)
     if not shells and not services:
-        if blind or more:
-            raise blind or more or Unknowable("")
+        if missing := blind or more:
+            raise missing
         return ok("none is set: pulls go out directly")
     names = ", ".join(sorted({line.text.partition("=")[0] for line in (*shells, *services)}))
     if services:
