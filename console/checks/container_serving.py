@@ -33,9 +33,9 @@ def _no_server(facts: Facts, answer: str) -> str:
     return why or ("" if runs(inspect(facts)) else "the container does not run")
 
 
-def index_of(facts: Facts) -> tuple[Mapping[str, Any], ...]:
-    """Entries of the repository index. Needs INDEX."""
-    answer = facts.answer(INDEX)
+def _index(facts: Facts) -> tuple[Mapping[str, Any], ...]:
+    """Entries of the repository index; () where it was not told. Needs INDEX."""
+    answer = None if facts.why_not(INDEX) else facts.answer(INDEX)
     entries = answer.get("entries") if isinstance(answer, dict) else answer
     return tuple(one for one in entries if isinstance(one, dict)) if isinstance(entries, list) else ()
 
@@ -66,7 +66,7 @@ def server_health(facts: Facts) -> Answer:
         return fail("not live: the server does not work", evidence, live="false")
     if live is not True:
         return unknown("whether it is live is not told", "curl -i localhost:8000/v2/health/live", evidence)
-    entries = () if facts.why_not(INDEX) else index_of(facts)
+    entries = _index(facts)
     states = Counter(str(one.get("state")) for one in entries if one.get("state"))
     failed = [one for one in entries if _has_failed(one)]
     evidence += tuple(Evidence("repository index", _entry(one)) for one in failed[:5])
@@ -186,10 +186,6 @@ def _newest(facts: Facts, model: str) -> int:
     """Of its READY versions."""
     ready = (one for one in _index(facts) if one.get("name") == model and one.get("state") == "READY")
     return max((number(one.get("version")) or 0 for one in ready), default=0)
-
-
-def _index(facts: Facts) -> tuple[Mapping[str, Any], ...]:
-    return () if facts.why_not(INDEX) else index_of(facts)
 
 
 # ------------------------------------------------------------------------------------------------------------ batching

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from console.checks.box import at
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.text import one_line
 
@@ -41,9 +42,7 @@ class Settings(Struct, frozen=True):
     def get(self, table: str, key: str) -> Setting | None:
         """The value that counts, `get("engine", "runtime")`; None where no file that could be read sets it."""
         for path, document in reversed(self.tables):
-            inner: Any = document
-            for step in table.split("."):
-                inner = inner.get(step) if isinstance(inner, Mapping) else None
+            inner = at(document, *table.split("."))
             if isinstance(inner, Mapping) and key in inner:
                 return Setting(inner[key], path, table, key)
         return None

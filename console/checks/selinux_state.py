@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from console.checks import selinux
-from console.checks.box import OS_RELEASE, RPM_ALL, distro, rpms
+from console.checks.box import RPM_ALL, distro, rpms
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
@@ -168,7 +168,7 @@ def container_policy(facts: Facts) -> Answer:
     "the podman program has its label",
     group="selinux",
     slug="podman-label",
-    needs=(*selinux.NEEDS, OS_RELEASE, f"stat {PODMAN}"),
+    needs=(*selinux.NEEDS, f"stat {PODMAN}"),
     why="The label of the program decides in which domain Podman, and from there each container, runs. With another "
     "label containers end in the wrong domain, or do not start.",
     source="podman#4673",

@@ -104,8 +104,6 @@ def filesystem(facts: Facts) -> Answer:
     kinds: list[str] = []
     for path, one in spaces.items():
         kind = one.fs.strip()
-        evidence = (Evidence(f"$ findmnt -T {path}", one_line(f"{one.mount} {one.device} {kind}", 200)),)
-        where = one_line(path, 60)
         if kind in _NETWORK or kind in _NO_OWNERS or (kind.startswith("fuse.") and kind not in _PARALLEL):
             what = "keeps no owners and labels" if kind in _NO_OWNERS else "goes over the network, no SELinux labels"
             what = "goes through a user's program" if kind.startswith("fuse.") else what
@@ -116,21 +114,24 @@ def filesystem(facts: Facts) -> Answer:
                 "container anew with it",
                 again=("C07",),
             )
-            return warn(f"{where} is {one_line(kind, 20)}: {what}", evidence, fix, fs=kind)
+            text = f"{one_line(path, 60)} is {one_line(kind, 20)}: {what}"
+            return warn(text, (_mounted(path, one),), fix, fs=kind)
         if not kind:
             blind = blind or Unknowable(f"{path}: the kind of its file system is not told", f"findmnt -T {path}")
         kinds.append(kind)
     if blind is not None:
         raise blind
-    told = tuple(
-        Evidence(f"$ findmnt -T {p}", one_line(f"{o.mount} {o.device} {o.fs}", 200)) for p, o in spaces.items()
-    )
+    told = tuple(_mounted(path, one) for path, one in spaces.items())
     said = one_line(", ".join(dict.fromkeys(kinds)), 40)
     if _LOCAL.issuperset(kinds):
         return ok(said, told, fs=kinds[0])
     if "tmpfs" in kinds:
         return note(f"{said}: the models are gone after a reboot", told, fs="tmpfs")
     return note(f"{said}: neither a usual local one nor a known slow one", told, fs=kinds[0])
+
+
+def _mounted(path: str, one: SpaceFact) -> Evidence:
+    return Evidence(f"$ findmnt -T {path}", one_line(f"{one.mount} {one.device} {one.fs}", 200))
 
 
 _TEMPORARY = "/var/tmp"

@@ -278,8 +278,7 @@ MDSTAT = "/proc/mdstat"
     source="md(4); seed report S2 4.1",
 )
 def raid(facts: Facts) -> Answer:
-    text = facts.maybe(MDSTAT)
-    arrays = [] if text is None else list(_arrays(facts))
+    arrays = list(_arrays(facts))
     if not arrays:
         return skip("no software RAID")
     for name, kind, state, lines in arrays:
