@@ -34,10 +34,11 @@ _NETWORK = {"nfs_t": "virt_use_nfs", "cifs_t": "virt_use_samba"}
 """Type of a network file system -> the boolean that lets containers use it."""
 _NFS = ("nfs", "nfs4", "cifs", "smb3")
 _SYSTEM = ("usr", "etc", "boot", "proc", "sys", "dev", "run", "bin", "sbin", "lib", "lib64")
+_SHARED_TOPS = ("home", "var", "root", "opt", "srv", "mnt", "media", "tmp")
 _LARGE = 5000
+"""Paths; a tree of this size takes long to label."""
 _TOO_MANY = "paths match"
 """What the collector says of a pattern that more paths match than it looks at."""
-"""Paths; a tree of this size takes long to label."""
 
 Grade = Literal["good", "bad", "odd", "foreign", "network"]
 
@@ -268,11 +269,8 @@ def _has_semanage(facts: Facts) -> bool:
 def _refused(facts: Facts, root: str) -> str:
     """Why this folder must not be labelled as a whole; "" where it may be."""
     parts = PurePosixPath(root).parts[1:]
-    if len(parts) < 2 and (
-        not parts or parts[0] in (*_SYSTEM, "home", "var", "root", "opt", "srv", "mnt", "media", "tmp")
-    ):
-        return f"{root} holds more than models"
-    if parts[0] in _SYSTEM or (parts[0] == "home" and len(parts) == 2) or (parts[0] == "var" and len(parts) == 2):
+    shared = _SHARED_TOPS if len(parts) == 1 else ("home", "var") if len(parts) == 2 else ()
+    if not parts or parts[0] in _SYSTEM or parts[0] in shared:
         return f"{root} holds more than models"
     try:
         kind = facts.space(root).fs
