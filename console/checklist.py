@@ -78,10 +78,6 @@ def _finding(one: Finding, same: Sequence[str], signs: dict[Sign, str]) -> Itera
         yield from (f"        {one_line(line.where, 120)}: {one_line(line.text, 200)}" for line in one.evidence[:3])
         if one.fix is not None:
             yield from (f"        fix ({one.fix.kind}): {one_line(command, 600)}" for command in one.fix.commands)
-            if one.fix.action and not one.fix.commands:
-                values = " ".join(f"{name}={value}" for name, value in one.fix.values.items())
-                words = " ".join(word for word in (one.fix.action, one.fix.target, values) if word)
-                yield f"        fix ({one.fix.kind}): gpuconsole do {words}"
     elif one.sign == "unknown" and one.settle:
         yield f"        would tell: {one_line(one.settle, 300)}"
 

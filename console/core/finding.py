@@ -52,7 +52,8 @@ class Fix(Struct, frozen=True):
 
     kind: FixClass
     commands: tuple[str, ...]
-    """Exact lines that a person may type, sudo included where it is needed; real paths and names filled in."""
+    """Exact lines that a person may type, sudo included where it is needed; real paths and names filled in. Never
+    () where there is an action."""
     effect: str = ""
     """When it takes effect and what it touches: `takes effect at the next start; no running container is touched`."""
     undo: str = ""

@@ -46,6 +46,7 @@ def row(one: Check, facts: Facts) -> Finding:
     found = judged(one, only(one.needs, facts))
     assert "fault of its own" not in found.text, found.text
     assert len(found.title) <= 46
+    assert found.fix is None or found.fix.commands or not found.fix.action, "an action wants a line to type as well"
     return found
 
 

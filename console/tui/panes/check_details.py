@@ -70,10 +70,6 @@ class CheckDetails(Pane):
     def _fix(self, fix: Fix, cells: int) -> Iterator[Row]:
         for number, command in enumerate(fix.commands):
             yield from paragraph("FIX  y copies" if not number else "", one_line(command, 600), cells, cells=LABELS)
-        if fix.action and not fix.commands:
-            values = " ".join(f"{name}={value}" for name, value in fix.values.items())
-            words = " ".join(word for word in (fix.action, fix.target, values) if word)
-            yield from paragraph("FIX", f"gpuconsole do {words}", cells, cells=LABELS)
         kind = CLASSES[fix.kind] + (", then a reboot" if fix.reboot and fix.kind != "R" else "")
         yield from paragraph("CLASS", kind, cells, "dim", cells=LABELS)
         if fix.effect:
