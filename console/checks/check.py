@@ -86,7 +86,7 @@ def check(
 def checks_of(modules: Sequence[ModuleType]) -> tuple[Check, ...]:
     """Checks that the modules define, in the order of their groups and ids; ValueError for two of one id or slug."""
     found: dict[str, Check] = {}
-    slugs: dict[str, str] = {}
+    slugs: set[str] = set()
     for module in modules:
         for value in vars(module).values():
             one = getattr(value, _MARK, None)
@@ -97,7 +97,7 @@ def checks_of(modules: Sequence[ModuleType]) -> tuple[Check, ...]:
                     f"two checks are called {one.id} or {one.slug}: the second one is in {module.__name__}"
                 )
             found[one.id] = one
-            slugs[one.slug] = one.id
+            slugs.add(one.slug)
     groups = list(GROUPS)
     return tuple(sorted(found.values(), key=lambda one: (groups.index(one.group), one.id)))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from console.checks.check import Answer, Check, checks_of
-from console.core.facts import Facts, NotNeededError, Unknowable
+from console.core.facts import Evidence, Facts, NotNeededError, Unknowable
 from console.core.finding import Finding, Report
 from console.core.plan import WrongInput
 from console.core.registry import ImportFailure, discover
@@ -58,7 +58,7 @@ def judged(one: Check, facts: Facts) -> Finding:
         words = one_line(f"{type(error).__name__}: {error}", 120)
         answer = Answer("unknown", f"this check has a fault of its own ({words}): please report it")
     text = one_line(answer.text, LONGEST)
-    evidence = tuple(type(line)(line.where, one_line(line.text, LONGEST)) for line in answer.evidence)
+    evidence = tuple(Evidence(line.where, one_line(line.text, LONGEST)) for line in answer.evidence)
     return Finding(
         one.id,
         one.title,
