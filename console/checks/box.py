@@ -97,6 +97,14 @@ def debs(facts: Facts) -> tuple[tuple[str, str], ...]:
     )
 
 
+def packages(facts: Facts, box: Distro) -> tuple[tuple[str, str], ...]:
+    """Installed packages of this distribution as (name, version), the version without epoch and revision. Unknowable
+    where the list could not be had. Needs RPM_ALL and DEB_ALL."""
+    if not box.is_debian:
+        return rpms(facts)
+    return tuple((name, version.rpartition(":")[2].partition("-")[0]) for name, version in debs(facts))
+
+
 def _packages(facts: Facts, need: str, columns: int) -> list[list[str]]:
     words = need.removeprefix("$ ")
     found = facts.command(words)

@@ -11,13 +11,12 @@ from console.checks.box import (
     OS_RELEASE,
     RPM_ALL,
     Distro,
-    debs,
     distro,
     driver,
     gpus,
     install,
     is_open,
-    rpms,
+    packages,
     version,
 )
 from console.checks.check import Answer, check, fail, ok, skip, warn
@@ -126,7 +125,7 @@ def _precompiled(facts: Facts, box: Distro, release: str, running: str) -> str |
     have, wanted = (running, release) if box.is_debian else (_short(running), _short(release))
     start = "linux-modules-nvidia-" if box.is_debian else "kmod-nvidia-"
     try:
-        names = [name for name, _ in (debs(facts) if box.is_debian else rpms(facts))]
+        names = [name for name, _ in packages(facts, box)]
     except Unknowable:
         return None
     found = next((name for name in names if name.startswith(start) and name.endswith(f"-{have}")), None)

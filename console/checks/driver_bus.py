@@ -12,13 +12,12 @@ from console.checks.box import (
     OS_RELEASE,
     RPM_ALL,
     UNITS,
-    debs,
     distro,
     driver,
     gpus,
     install,
     kernel_lines,
-    rpms,
+    packages,
     unit,
 )
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
@@ -233,8 +232,8 @@ def _switches(facts: Facts) -> list[Evidence]:
 def _fabric_version(facts: Facts) -> str | None:
     """Version of the installed package, without Debian's revision; None where it is not told."""
     try:
-        found = debs(facts) if distro(facts).is_debian else rpms(facts)
+        found = packages(facts, distro(facts))
     except Unknowable:
         return None
-    named = (version for name, version in found if name.startswith(("nvidia-fabric-manager", "nvidia-fabricmanager")))
-    return next((v.rpartition(":")[2].partition("-")[0] for v in named), None)
+    names = ("nvidia-fabric-manager", "nvidia-fabricmanager")
+    return next((version for name, version in found if name.startswith(names)), None)

@@ -11,11 +11,11 @@ from console.checks.box import (
     OS_RELEASE,
     RPM_ALL,
     Distro,
-    debs,
     distro,
     driver,
     gpus,
     is_open,
+    packages,
     rpms,
     version,
 )
@@ -44,9 +44,8 @@ _FUSION = re.compile(r"akmod-nvidia|xorg-x11-drv-nvidia.*")
 
 def _packages(facts: Facts, box: Distro) -> list[tuple[str, str]]:
     """The driver's packages and their versions, without epoch and revision, sorted."""
-    if box.is_debian:
-        return sorted({(n, v.rpartition(":")[2].partition("-")[0]) for n, v in debs(facts) if _DEB.fullmatch(n)})
-    return sorted({(n, v) for n, v in rpms(facts) if _RPM.fullmatch(n)})
+    own = _DEB if box.is_debian else _RPM
+    return sorted({(name, number) for name, number in packages(facts, box) if own.fullmatch(name)})
 
 
 @check(
@@ -63,19 +62,19 @@ def one_source(facts: Facts) -> Answer:
     if not gpus(facts):
         return skip(NO_GPU)
     box = distro(facts)
-    packages = _packages(facts, box)
+    found = _packages(facts, box)
     program = "$ dpkg-query -W" if box.is_debian else "$ rpm -qa"
     by_version: dict[str, str] = {}
-    for name, number in packages:
+    for name, number in found:
         by_version.setdefault(number, name)
     seen = [Evidence(program, f"{name} {number}") for number, name in by_version.items()]
-    names = list(dict.fromkeys(name for name, _ in packages))
+    names = list(dict.fromkeys(name for name, _ in found))
     runfile = facts.exists(UNINSTALLER)
     if runfile:
         seen.append(Evidence(UNINSTALLER, "a runfile installation"))
         if facts.exists(INSTALLER_LOG):
             seen.append(Evidence(INSTALLER_LOG, "its log"))
-    if runfile and packages:
+    if runfile and found:
         fix = _without_runfile(box, names)
         return fail("both packages and a runfile have installed the driver", seen, fix, source="both")
     if len(by_version) > 1:
@@ -88,11 +87,11 @@ def one_source(facts: Facts) -> Answer:
         return warn(text, [Evidence(program, name) for name in ("nvidia-driver", *fusion)], _one_version(box, fusion))
     if runfile:
         return note("installed by a runfile: each kernel update needs a new build", seen, source="runfile")
-    if not packages:
+    if not found:
         if driver(facts) is None:
             return skip("no driver is installed")
         return note("the loaded driver belongs to no package that is known here", source="")
-    count = "1 package" if len(packages) == 1 else f"{len(packages)} packages"
+    count = "1 package" if len(found) == 1 else f"{len(found)} packages"
     return ok(f"{count} of {next(iter(by_version))}", seen, source="packages")
 
 
@@ -184,9 +183,9 @@ def held_back(facts: Facts) -> Answer:
     box = distro(facts)
     if not box.is_el:
         return skip("no dnf here")
-    packages = rpms(facts)
-    modules = [name for name, _ in packages if _PRECOMPILED.fullmatch(name)]
-    if not modules or not any(name in (PLUGIN, f"python3-{PLUGIN}") for name, _ in packages):
+    found = rpms(facts)
+    modules = [name for name, _ in found if _PRECOMPILED.fullmatch(name)]
+    if not modules or not any(name in (PLUGIN, f"python3-{PLUGIN}") for name, _ in found):
         return skip("no precompiled modules")
     try:
         lines = facts.lines(DNF_LOG, _HELD)
