@@ -99,17 +99,7 @@ def build(
     `spec` is what acts on such a box.
     """
     spec = spec or box_spec(settings)
-    podman = settings.podman
-    port = settings.triton.http_port
-    finder = ContainerSource(
-        ContainerSettings(
-            socket=podman.socket or None,
-            container=podman.container or None,
-            port=port or DEFAULT_PORTS[0],
-            port_told=bool(port),
-        ),
-        root,
-    )
+    finder = ContainerSource(ContainerSettings.told(settings), root)
     container = Kept(finder, lambda old, new: _after_container(old, new, box))
     locator = Locator(settings, lambda: _state(container, FIRST_LOOK if simulated is None else FIRST_SIMULATED_LOOK))
     interval = settings.triton.interval

@@ -23,7 +23,7 @@ from console.core.model import ContainerState, GpuBox, PodmanState, Repository, 
 from console.core.plan import Refused
 from console.core.text import one_line
 from console.sources.container import ContainerSettings, ContainerSource
-from console.sources.locator import DEFAULT_PORTS, Locator
+from console.sources.locator import Locator
 from console.sources.repository import RepositorySource
 from console.sources.triton import IndexSource
 
@@ -82,17 +82,7 @@ class Box:
         self.state = state
         """The console's state folder: journals, audit, golden questions, backups."""
         self.snapshot = snapshot
-        podman = self.settings.podman
-        port = self.settings.triton.http_port
-        self._finder = ContainerSource(
-            ContainerSettings(
-                socket=podman.socket or None,
-                container=podman.container or None,
-                port=port or DEFAULT_PORTS[0],
-                port_told=bool(port),
-            ),
-            self.root,
-        )
+        self._finder = ContainerSource(ContainerSettings.told(self.settings), self.root)
         self._finder_open = False
         self._podman_state: PodmanState | None = None
         self.locator = Locator(self.settings, lambda: self._container_known())

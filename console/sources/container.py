@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from console.clients import cgroup, host, libpod, podman_stream, units
 from console.clients.podman import Candidate, Podman, candidates, connect_error, triton_images
+from console.config import Settings
 from console.core.model import ContainerState, ContainerUsage, PodmanState, SocketTry, SourceError, UnitState
 from console.core.secrets import mask_text
 from console.core.text import one_line
+from console.core.triton_command import DEFAULT_HTTP_PORT
 
 IMAGES_EVERY = 60.0
 LOOK_AGAIN = 30.0
@@ -46,6 +48,17 @@ class ContainerSettings(Struct, frozen=True):
     """True when the operator named the port."""
     unit: str | None = None
     """The systemd unit that owns the container."""
+
+    @classmethod
+    def told(cls, settings: Settings) -> ContainerSettings:
+        """As the console is set."""
+        podman, port = settings.podman, settings.triton.http_port
+        return cls(
+            socket=podman.socket or None,
+            container=podman.container or None,
+            port=port or DEFAULT_HTTP_PORT,
+            port_told=bool(port),
+        )
 
 
 class ContainerSource:

@@ -21,7 +21,7 @@ from console.core.text import decode, one_line
 from console.core.triton_command import model_repositories
 from console.sources.container import ContainerSettings, ContainerSource
 from console.sources.facts_host import Host
-from console.sources.locator import DEFAULT_PORTS, Locator
+from console.sources.locator import Locator
 
 LOG_LINES = 1000
 MAX_MODELS = 64
@@ -41,16 +41,7 @@ class PodmanLook(Struct, frozen=True):
 
 def look(host: Host, limit_s: float) -> PodmanLook:
     """Find the service and the container. SourceError with why each socket is of no use; its hint is a command."""
-    told, port = host.settings.podman, host.settings.triton.http_port
-    source = ContainerSource(
-        ContainerSettings(
-            socket=told.socket or None,
-            container=told.container or None,
-            port=port or DEFAULT_PORTS[0],
-            port_told=bool(port),
-        ),
-        host.root,
-    )
+    source = ContainerSource(ContainerSettings.told(host.settings), host.root)
     source.open()
     client = source.client
     if client is None:
