@@ -159,7 +159,7 @@ def _add_loadtest(parser: argparse.ArgumentParser) -> None:
     much.add_argument("--concurrency", metavar="N", help="closed loop: N at once (default 1); A..B or A,B,C too")
     much.add_argument("--rate", metavar="R", help="open loop: R a second, whatever the answers; A..B or A,B,C too")
     much.add_argument("--poisson", action="store_true", help="by chance as users come, not evenly")
-    much.add_argument("--chance", type=int, metavar="N", help="fixes what is by chance")
+    much.add_argument("--chance", type=int, metavar="N", default=0, help="fixes what is by chance")
     much.add_argument("--duration", metavar="TIME", default="30s", help="how long (default 30s)")
     much.add_argument("--warmup", metavar="TIME", default="2s", help="left out of the figures (default 2s)")
     much.add_argument("--count", type=int, metavar="N", default=0, help="end after N requests")

@@ -42,28 +42,29 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 class Wish(Struct, frozen=True):
     """What was typed."""
 
-    model: str = ""
-    version: str = ""
-    concurrency: str | None = None
-    rate: str | None = None
-    poisson: bool = False
-    seed: int | None = None
-    duration: str = "30s"
-    warmup: str = "2s"
-    count: int = 0
-    shapes: Sequence[str] = ()
-    batch: int = 1
-    data: str = ""
-    random: bool = False
-    golden: bool = False
-    priority: int = 0
-    queue_timeout_us: int = 0
-    timeout: str = "30s"
-    max_errors: float = 1.0
-    goal_ms: float | None = None
-    remote: bool = False
-    dry_run: bool = False
-    as_json: bool = False
+    model: str
+    version: str
+    concurrency: str | None
+    rate: str | None
+    poisson: bool
+    seed: int
+    duration: str
+    warmup: str
+    count: int
+    shapes: Sequence[str]
+    batch: int
+    data: str
+    random: bool
+    golden: bool
+    priority: int
+    queue_timeout_us: int
+    timeout: str
+    max_errors: float
+    """Percent."""
+    goal_ms: float | None
+    remote: bool
+    dry_run: bool
+    as_json: bool
 
 
 def run(wish: Wish, spec: BoxSpec, state: Path, looks: Looks) -> int:
@@ -170,11 +171,10 @@ def _load(wish: Wish) -> tuple[schedule.Load, schedule.Load | None]:
     if wish.poisson and wish.rate is None:
         raise WrongInput(f"--poisson goes with {RATE}")
     length = seconds(wish.duration, "--duration")
-    seed = wish.seed or 0
     if wish.rate is not None:
-        load = schedule.make("open", wish.rate, length, poisson=wish.poisson, seed=seed, count=wish.count)
+        load = schedule.make("open", wish.rate, length, poisson=wish.poisson, seed=wish.seed, count=wish.count)
     else:
-        load = schedule.make("closed", wish.concurrency or "1", length, seed=seed, count=wish.count)
+        load = schedule.make("closed", wish.concurrency or "1", length, seed=wish.seed, count=wish.count)
     return load, schedule.warm_up(load, seconds(wish.warmup, "--warmup"))
 
 
@@ -206,7 +206,7 @@ def _wanted(wish: Wish) -> Wanted:
         parse_shapes(wish.shapes),
         wish.batch,
         "random" if wish.random else "zeros",
-        wish.seed or 0,
+        wish.seed,
         _read(wish.data) if wish.data else None,
         Path(wish.data).name if wish.data else "",
         wish.priority,

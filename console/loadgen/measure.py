@@ -18,7 +18,7 @@ from console.loadgen import verdict
 from console.loadgen.errors import total
 from console.loadgen.inputs import Inputs
 from console.loadgen.launch import Sender
-from console.loadgen.order import MAX_ERRORS, TIMEOUT_S, Broken, Ended, Order, Progress, Warmed, request
+from console.loadgen.order import Broken, Ended, Order, Progress, Warmed, request
 from console.loadgen.record import Client, Run, Server
 from console.loadgen.schedule import Load
 
@@ -39,11 +39,12 @@ class Plan(Struct, frozen=True):
     warm_up: Load | None
     inputs: Inputs
     config: ModelConfig
-    batch: int = 1
-    golden: Golden | None = None
-    goal_ms: float | None = None
-    timeout_s: float = TIMEOUT_S
-    max_errors: float = MAX_ERRORS
+    batch: int
+    golden: Golden | None
+    goal_ms: float | None
+    timeout_s: float
+    max_errors: float
+    """Share of requests that may fail before it stops itself."""
 
     @property
     def target(self) -> str:
