@@ -13,13 +13,12 @@ from console.core import units
 from console.core.encode import to_json
 from console.core.facts import Facts
 from console.core.finding import GROUPS, Finding, Report
-from console.core.sign import ASCII_SIGNS, SIGNS, Sign
+from console.core.sign import ASCII_SIGNS, SIGNS, WORST_FIRST, Sign
 from console.core.text import literal, one_line
 
 SCHEMA = 1
 EXITS: dict[Sign, int] = {"ok": 0, "warn": 1, "fail": 2, "unknown": 3}
 _ASCII = str.maketrans({"→": "->", "≈": "~", "…": "...", "–": "-", "≤": "<=", "≥": ">=", "·": "-"})
-ORDER: tuple[Sign, ...] = ("fail", "warn", "unknown", "note", "ok", "none")
 TITLE = 46
 
 
@@ -63,7 +62,7 @@ def _lines(report: Report, signs: dict[Sign, str], every: bool, utc: bool) -> It
         shown = [one for one in members if every or one.sign in ("fail", "warn", "unknown")]
         yield f"{title}  {_tally(members, signs)}"
         told: set[str] = set()
-        for one in sorted(shown, key=lambda each: (ORDER.index(each.sign), each.id)):
+        for one in sorted(shown, key=lambda each: (WORST_FIRST.index(each.sign), each.id)):
             if one.sign != "unknown" or one.text not in told:
                 same = [other.id for other in shown if other.sign == "unknown" and other.text == one.text]
                 yield from _finding(one, same[1:] if one.sign == "unknown" else [], signs)

@@ -14,7 +14,8 @@ from console.clients.nvml import NOT_GIVEN, UNSUPPORTED
 from console.clients.nvml_card import MIG_PARENT
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
-from console.core.model import GpuBox, GpuState, Sign
+from console.core.model import GpuBox, GpuState
+from console.core.sign import WORST_FIRST
 from console.core.text import one_line
 from console.core.xid_incidents import pci_address
 
@@ -23,7 +24,6 @@ NEEDS = (NVML, PCI)
 """Of `cards`."""
 NONE_HERE = "no NVIDIA device"
 
-_ORDER: Mapping[Sign, int] = {"fail": 0, "warn": 1, "unknown": 2, "note": 3, "ok": 4, "none": 5}
 _LASTING = re.compile(
     "|".join([*map(re.escape, (UNSUPPORTED, NOT_GIVEN, MIG_PARENT)), "this driver's NVML has no ", "before driver "])
 )
@@ -73,7 +73,7 @@ def each(facts: Facts, judge: Callable[[GpuState], Answer]) -> Answer:
     if not found:
         return skip(NONE_HERE)
     judged = [(card, _judged(card, judge)) for card in found]
-    card, worst = min(judged, key=lambda pair: _ORDER[pair[1].sign])
+    card, worst = min(judged, key=lambda pair: WORST_FIRST.index(pair[1].sign))
     if len(found) == 1:
         return worst
     alike = sum(one.sign == worst.sign for _, one in judged) - 1

@@ -27,6 +27,7 @@ from console.core import xid as xids
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
 from console.core.model import GpuState, KernelFault, Sign
+from console.core.sign import WORST_FIRST
 from console.core.text import one_line
 from console.core.xid_incidents import Incident, incidents
 
@@ -97,7 +98,6 @@ def _look(card: GpuState) -> Fix:
 
 OLD = 86400.0
 """Seconds after which an incident that the card has survived weighs less."""
-_ORDER: Mapping[Sign, int] = {"fail": 0, "warn": 1, "note": 2}
 
 
 @check(
@@ -123,7 +123,7 @@ def xid(facts: Facts) -> Answer:
     if not found:
         return ok(f"none as far back as the log goes ({source})")
     weighed = [(_weight(facts, one), one) for one in found]
-    sign, worst = min(weighed, key=lambda pair: (_ORDER.get(pair[0], 2), -pair[1].last))
+    sign, worst = min(weighed, key=lambda pair: (WORST_FIRST.index(pair[0]), -pair[1].last))
     return _told(facts, sign, worst, len(found), source)
 
 

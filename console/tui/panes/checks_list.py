@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from console.core.finding import GROUPS, Finding
 from console.core.model import Sign
+from console.core.sign import WORST_FIRST
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
 from console.tui.panes.wording import not_read, sign
@@ -16,7 +17,6 @@ from console.tui.widgets.lines import Row
 COUNTED: tuple[Sign, ...] = ("ok", "warn", "fail", "unknown", "none")
 WRONG: tuple[Sign, ...] = ("fail", "warn")
 NAME, FIX = 46, 14
-ORDER: tuple[Sign, ...] = ("fail", "warn", "unknown", "note", "ok", "none")
 
 
 def tally(findings: list[Finding] | tuple[Finding, ...]) -> dict[Sign, int]:
@@ -86,7 +86,7 @@ class ChecksList(Pane):
         )
         yield Row(line, ("group", group))
         if open_:
-            for one in sorted(shown, key=lambda each: (ORDER.index(each.sign), each.id)):
+            for one in sorted(shown, key=lambda each: (WORST_FIRST.index(each.sign), each.id)):
                 yield self._row(one, follows.get(one.id, ""), cells)
 
     def _row(self, one: Finding, cause: str, cells: tuple[int, int, int]) -> Row:
