@@ -167,9 +167,12 @@ def is_open(facts: Facts) -> bool | None:
     return "Open Kernel Module" in text if "NVRM version" in text else None
 
 
+BUS = "/sys/bus/pci/devices/*/vendor"
+NO_DEVICE = "no NVIDIA device"
+
+
 def gpus(facts: Facts) -> tuple[str, ...]:
-    """PCI addresses of the NVIDIA display-class devices; Unknowable where the bus was not seen. Needs
-    `/sys/bus/pci/devices/*/vendor`."""
+    """PCI addresses of the NVIDIA display-class devices; Unknowable where the bus was not seen. Needs BUS."""
     if "gpu" not in facts.variables:
         raise Unknowable("the PCI bus could not be listed", "lspci -d 10de:")
     return facts.every("gpu")
@@ -253,6 +256,11 @@ def no_container(facts: Facts) -> str:
     if facts.why_not(INSPECT) and not podman_is_here(facts):
         return NO_PODMAN
     return "" if has_container(facts) else "no Triton container"
+
+
+def container_name(facts: Facts) -> str:
+    """Of the Triton container, for a line to type; `triton` where it is not known."""
+    return (facts.every("container") or ("triton",))[0]
 
 
 def at(found: Any, *path: str) -> Any:

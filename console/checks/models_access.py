@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from console.checks.box import INSPECT, PING, argv, at, flag, no_container, rootless
+from console.checks.box import INSPECT, PING, argv, at, container_name, flag, no_container, rootless
 from console.checks.check import Answer, check, fail, ok, skip, warn
 from console.checks.container import NEEDS as OWNER
 from console.checks.container import podman, recreate
@@ -103,7 +103,8 @@ def readable(facts: Facts) -> Answer:
         raise blind
     if perhaps:
         raise Unknowable(
-            f"whether a group lets {reader.words} read {perhaps[0]}", f"sudo podman exec {_name(facts)} ls -lR /"
+            f"whether a group lets {reader.words} read {perhaps[0]}",
+            f"sudo podman exec {container_name(facts)} ls -lR /",
         )
     return ok(f"{looked} files and folders are open to {reader.words}")
 
@@ -143,11 +144,14 @@ def _reader(facts: Facts) -> Reader:
     own = "root" if inside == 0 else f"user {inside}"
     gid = whole_number(group) if group else 0 if inside == 0 else None
     if inside is None:
-        raise Unknowable(f"which number user {one_line(name, 40)!r} of the image has", f"podman exec {_name(facts)} id")
+        raise Unknowable(
+            f"which number user {one_line(name, 40)!r} of the image has", f"podman exec {container_name(facts)} id"
+        )
     if not rootless(facts):
         if mode not in ("", "host"):
             raise Unknowable(
-                f"user namespace {one_line(mode, 40)}: whose files its user may read", f"podman exec {_name(facts)} id"
+                f"user namespace {one_line(mode, 40)}: whose files its user may read",
+                f"podman exec {container_name(facts)} id",
             )
         return Reader(inside, gid, inside == 0, words=f"{own} of the container")
     return _mapped(facts, inside, gid, mode, own)
@@ -164,7 +168,8 @@ def _mapped(facts: Facts, inside: int, gid: int | None, mode: str, own: str) -> 
         return Reader(uid, group, words=f"user {user}")
     if mode not in ("", "host"):
         raise Unknowable(
-            f"user namespace {one_line(mode, 40)}: whose files its user may read", f"podman exec {_name(facts)} id"
+            f"user namespace {one_line(mode, 40)}: whose files its user may read",
+            f"podman exec {container_name(facts)} id",
         )
     users, groups = (_ranges(facts, path, user, uid) for path in _IDS[:2])
     words = f"{own} of {user}'s container"
@@ -207,10 +212,6 @@ def _group(facts: Facts, user: str) -> int | None:
         if len(parts) >= 4 and parts[0] == user:
             return whole_number(parts[3])
     return None
-
-
-def _name(facts: Facts) -> str:
-    return (facts.every("container") or ("triton",))[0]
 
 
 def _mode(fact: FileFact) -> str:
@@ -265,9 +266,11 @@ def exposed(facts: Facts) -> Answer:
     if mode is None:
         raise Unknowable(
             "the server's command line does not tell its control mode",
-            f"podman logs {_name(facts)} | grep model_control",
+            f"podman logs {container_name(facts)} | grep model_control",
         )
-    lines = tuple(Evidence(f"podman inspect {_name(facts)}", f"{name}: {where}") for name, where, _ in open_fronts)
+    lines = tuple(
+        Evidence(f"podman inspect {container_name(facts)}", f"{name}: {where}") for name, where, _ in open_fronts
+    )
     if mode != "explicit":
         return ok(f"mode {mode}: nobody loads or unloads through the ports", lines, mode=mode)
     if not open_fronts:
@@ -321,7 +324,7 @@ def _restrict(facts: Facts, found: Mapping[str, Any], fronts: Sequence[tuple[str
         "who has your secret, this console too (triton.headers)"
     )
     if not inside:
-        return Fix("S", (podman(facts, f"inspect --format '{{{{.Args}}}}' {quote(_name(facts))}"),), effect)
+        return Fix("S", (podman(facts, f"inspect --format '{{{{.Args}}}}' {quote(container_name(facts))}"),), effect)
     return Fix(
         "S",
         local.commands,

@@ -19,10 +19,10 @@ from console.checks.models_disk import (
     config,
     configs,
     counted,
+    documents,
     elsewhere,
     ready,
     repository,
-    served,
 )
 from console.clients.pbtxt import PbtxtError
 from console.core.facts import Evidence, Facts, Unknowable
@@ -203,12 +203,10 @@ def _useless(one: Config) -> Iterator[str]:
     source="Triton model_configuration.md (queue policy); server#980, server#914; S2 6.2",
 )
 def limits(facts: Facts) -> Answer:
-    documents = dict(served(facts))
-    if not documents:
-        if (answer := elsewhere(facts)) is not None:
-            return answer
-        documents = {one.model.name: one.document for one in configs(facts, repository(facts))}
-    batching = {name: one for name, one in documents.items() if isinstance(one.get("dynamic_batching"), Mapping)}
+    found = documents(facts)
+    if not found and (answer := elsewhere(facts)) is not None:
+        return answer
+    batching = {name: one for name, one in found.items() if isinstance(one.get("dynamic_batching"), Mapping)}
     if not batching:
         return skip("no model has a dynamic batcher: only that one has limits")
     settings = {name: _settings(one) for name, one in batching.items()}

@@ -1,5 +1,5 @@
-"""The model repository as it lies on this host's disk, and what the server says of it, for the checks of group "
-"`models`."""
+"""The model repository as it lies on this host's disk, and what the server says of it, for the checks of group
+`models`."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ class Config(Struct, frozen=True):
 
     @property
     def backend(self) -> str:
-        """Backend, else platform; "" where the file tells neither."""
-        return str(self.document.get("backend") or self.document.get("platform") or "")
+        """As `backend_of`."""
+        return backend_of(self.document)
 
     @property
     def is_ensemble(self) -> bool:
@@ -154,6 +154,11 @@ class Config(Struct, frozen=True):
     def where(self, text: str) -> tuple[Evidence, ...]:
         """A line of evidence from it."""
         return (Evidence(self.path or self.model.path, text),)
+
+
+def backend_of(document: Mapping[str, Any]) -> str:
+    """Backend, else platform; "" where the configuration tells neither."""
+    return str(document.get("backend") or document.get("platform") or "")
 
 
 def config(facts: Facts, model: Model) -> Config:
@@ -224,6 +229,11 @@ def served(facts: Facts) -> Mapping[str, Mapping[str, Any]]:
         if isinstance(document, Mapping):
             found[str(name)] = document
     return found
+
+
+def documents(facts: Facts) -> Mapping[str, Mapping[str, Any]]:
+    """Configurations by model: as served, else as on disk. Needs CONFIGS, FOLDERS and CONFIG_TEXTS."""
+    return served(facts) or {one.model.name: one.document for one in configs(facts, repository(facts))}
 
 
 def _loaded(text: str) -> Any:

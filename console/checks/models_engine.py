@@ -14,6 +14,7 @@ from msgspec import Struct
 from console.checks import gpu_cards
 from console.checks.box import INSPECT, at
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
+from console.checks.container import environment
 from console.checks.models_disk import (
     CONFIG_TEXTS,
     INDEX,
@@ -213,10 +214,8 @@ def _of_image(facts: Facts) -> tuple[tuple[int, ...], str]:
             continue
         for labels in (at(document, "Config", "Labels"), at(document, "Labels")):
             places += [(f"label {key}", str(at(labels, key) or "")) for key in _LABELS if isinstance(labels, Mapping)]
-        env = at(document, "Config", "Env")
-        for line in env if isinstance(env, list) else ():
-            key, _, value = str(line).partition("=")
-            places += [(f"variable {key}", value)] if key in _VARIABLES else []
+        env = environment(document)
+        places += [(f"variable {key}", env[key]) for key in env if key in _VARIABLES]
     for where, text in places:
         if match := re.match(r"\d{1,3}(?:\.\d{1,4}){2,3}", text):
             return tuple(int(part) for part in match[0].split(".")), where

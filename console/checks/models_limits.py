@@ -10,10 +10,10 @@ from typing import Any
 from msgspec import Struct
 
 from console.checks import gpu_cards
-from console.checks.box import INSPECT, at, no_container
+from console.checks.box import INSPECT, at, container_name, no_container
 from console.checks.check import Answer, check, note, ok, skip, warn
 from console.checks.container import NEEDS as OWNER
-from console.checks.container import recreate
+from console.checks.container import environment, recreate
 from console.checks.models_disk import (
     CONFIG_TEXTS,
     CONFIGS,
@@ -21,14 +21,15 @@ from console.checks.models_disk import (
     INDEX,
     NEEDS,
     Config,
+    backend_of,
     configs,
     counted,
+    documents,
     elsewhere,
     file,
     loads_all,
     ready,
     repository,
-    served,
 )
 from console.core import units
 from console.core.facts import Evidence, Facts, Unknowable
@@ -38,24 +39,6 @@ from console.core.text import one_line, whole_number
 
 MIB = 1024 * 1024
 GIB = 1024 * MIB
-
-
-def _container(facts: Facts) -> str:
-    return (facts.every("container") or ("triton",))[0]
-
-
-def _variables(found: Mapping[str, Any]) -> Mapping[str, str]:
-    env = at(found, "Config", "Env")
-    return dict(str(line).partition("=")[::2] for line in env) if isinstance(env, list) else {}
-
-
-def _documents(facts: Facts) -> Mapping[str, Mapping[str, Any]]:
-    """Configurations as served, else as on disk."""
-    return dict(served(facts)) or {one.model.name: one.document for one in configs(facts, repository(facts))}
-
-
-def _backend(document: Mapping[str, Any]) -> str:
-    return str(document.get("backend") or document.get("platform") or "")
 
 
 # ----------------------------------------------------------------------------------------------------------------- L10
@@ -78,9 +61,9 @@ def cuda_cache(facts: Facts) -> Answer:
     if why := no_container(facts):
         return skip(why)
     found = facts.answer(INSPECT)
-    env = _variables(found)
-    where = f"podman inspect {_container(facts)}, Env"
-    models = [name for name, one in sorted(_documents(facts).items()) if _backend(one).startswith(_COMPILES)]
+    env = environment(found)
+    where = f"podman inspect {container_name(facts)}, Env"
+    models = [name for name, one in sorted(documents(facts).items()) if backend_of(one).startswith(_COMPILES)]
     if env.get("CUDA_CACHE_DISABLE") in ("1", "true"):
         # NVIDIA's own images set it
         off = (Evidence(where, f"CUDA_CACHE_DISABLE={env['CUDA_CACHE_DISABLE']}"),)
@@ -150,9 +133,9 @@ def shm(facts: Facts) -> Answer:
         return skip("it shares the host's IPC: /dev/shm is the host's, see F15")
     size = at(found, "HostConfig", "ShmSize")
     if not isinstance(size, int) or size <= 0:
-        raise Unknowable("the size of /dev/shm is not told", f"podman exec {_container(facts)} df /dev/shm")
-    python = {name: one for name, one in _documents(facts).items() if _backend(one) in ("python", "vllm")}
-    line = Evidence(f"podman inspect {_container(facts)}", f"ShmSize {size}")
+        raise Unknowable("the size of /dev/shm is not told", f"podman exec {container_name(facts)} df /dev/shm")
+    python = {name: one for name, one in documents(facts).items() if backend_of(one) in ("python", "vllm")}
+    line = Evidence(f"podman inspect {container_name(facts)}", f"ShmSize {size}")
     if not python:
         return ok(f"{units.size(size)}; no Python model passes tensors through it", (line,))
     needs = {name: _need(one) for name, one in python.items()}
@@ -238,7 +221,7 @@ def fit(facts: Facts) -> Answer:
         raise Unknowable("the cards' memory is not told", "nvidia-smi")
     serving = ready(facts)
     every = loads_all(facts)
-    wanted = [one for one in configs(facts, repository(facts)) if not _backend(one.document).startswith(_NO_WEIGHTS)]
+    wanted = [one for one in configs(facts, repository(facts)) if not one.backend.startswith(_NO_WEIGHTS)]
     if every is not True:
         if serving is None:
             raise Unknowable(
@@ -278,7 +261,7 @@ def _weight(facts: Facts, one: Config, card: int, cards: tuple[int, ...]) -> int
         gpus = [_number(index) for index in _list(group.get("gpus"))] or list(cards)
         if kind in ("KIND_GPU", "KIND_AUTO") and card in gpus:
             copies += max(1, _number(group.get("count")))
-    if copies and _backend(one.document).startswith(_SHARES):
+    if copies and one.backend.startswith(_SHARES):
         copies = 1
     if not copies:
         return 0

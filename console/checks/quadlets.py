@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from console.checks import unit_box
-from console.checks.box import PING, RELOADS, podman_version, version
+from console.checks.box import PING, RELOADS, container_name, podman_version, version
 from console.checks.check import Answer, check, fail, ok, skip
 from console.clients.unit_lines import UnitLine
 from console.core.facts import Evidence, Facts, Unknowable
@@ -132,7 +132,7 @@ def _reload(facts: Facts, root: bool) -> Deed:
 
 
 def _v2(facts: Facts) -> Fix:
-    container = (facts.every("container") or ("triton",))[0]
+    container = container_name(facts)
     return Fix(
         "P",
         (

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from console.checks.box import INSPECT, at, unit
 from console.clients import unit_lines
+from console.clients.libpod import UNIT_LABEL
 from console.clients.unit_lines import UnitLine
-from console.core.facts import Facts, Unknowable
+from console.core.facts import Facts
 
 TEXTS = (
     "/etc/systemd/system/{unit}",
@@ -55,10 +56,7 @@ def argv(facts: Facts, *words: str) -> tuple[str, ...]:
 def properties(facts: Facts) -> Mapping[str, str]:
     """`systemctl show` of the unit; Unknowable where systemd did not tell of it. Needs UNITS."""
     own = name(facts)
-    found = unit(facts, f"user:{own}" if is_user(facts) else own)
-    if "error" in found:
-        raise Unknowable(str(found["error"]), systemctl(facts, "status", own).removeprefix("sudo "))
-    return {str(key): str(value) for key, value in found.items()}
+    return unit(facts, f"user:{own}" if is_user(facts) else own)
 
 
 def text(facts: Facts) -> tuple[UnitLine, ...]:
@@ -100,4 +98,4 @@ def quadlets(facts: Facts) -> tuple[tuple[str, tuple[UnitLine, ...]], ...]:
 
 def label(facts: Facts) -> str:
     """PODMAN_SYSTEMD_UNIT of the container; "" where it has none. Needs INSPECT."""
-    return str(at(facts.answer(INSPECT), "Config", "Labels", "PODMAN_SYSTEMD_UNIT") or "")
+    return str(at(facts.answer(INSPECT), "Config", "Labels", UNIT_LABEL) or "")

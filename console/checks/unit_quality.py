@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from console.checks import unit_box
+from console.checks.box import container_name
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.clients import run_words, unit_lines
 from console.clients.run_words import RunWords
@@ -14,13 +15,12 @@ from console.clients.unit_lines import UnitLine
 from console.core import triton_command
 from console.core.facts import Evidence, Facts
 from console.core.finding import Fix
-from console.core.model import Sign
+from console.core.sign import WORST_FIRST, Sign
 from console.core.text import whole_number
 
 DEFAULT_TIMEOUT = 90.0
 """Seconds that systemd gives a unit to start and to stop where it says nothing else."""
 LEAST_STOP = 60.0
-_ORDER: dict[Sign, int] = {"fail": 0, "warn": 1, "note": 2}
 
 
 class _Fault(Struct, frozen=True):
@@ -54,7 +54,7 @@ def quality(facts: Facts) -> Answer:
             line = (Evidence(f"{starts[0].path}:{starts[0].number}", starts[0].value),)
             return note(f"{unit} starts a container that must be there already", line)
         return skip(f"{unit} does not run podman itself")
-    faults = sorted(_faults(lines, start, words), key=lambda one: _ORDER[one.sign])
+    faults = sorted(_faults(lines, start, words), key=lambda one: WORST_FIRST.index(one.sign))
     if not faults:
         return ok(f"{unit} has all that host.md 5.4 asks for")
     evidence = tuple(
@@ -74,7 +74,7 @@ def quality(facts: Facts) -> Answer:
 
 
 def _mend(facts: Facts, unit: str, faults: Sequence[str]) -> Fix:
-    container = (facts.every("container") or ("triton",))[0]
+    container = container_name(facts)
     return Fix(
         "P",
         tuple(unit_box.console(facts, f"unit.{verb} {container}") for verb in ("show", "write")),
@@ -114,14 +114,10 @@ def _of_podman(lines: Sequence[UnitLine], start: UnitLine, words: RunWords) -> I
 
 
 def _of_stopping(lines: Sequence[UnitLine], words: RunWords) -> Iterator[_Fault]:
-    given = unit_lines.last(lines, "Service", "TimeoutStopSec") or unit_lines.last(lines, "Service", "TimeoutSec")
-    limit = unit_lines.seconds(given) if given is not None else DEFAULT_TIMEOUT
-    where = next(
-        (one for key in ("TimeoutStopSec", "TimeoutSec") for one in unit_lines.values(lines, "Service", key)), None
-    )
+    where, limit = _limit(lines, "TimeoutStopSec")
     podman = whole_number((words.values("stop-timeout") or ("10",))[-1])
     if limit is None:
-        yield _Fault("warn", f"TimeoutStopSec={given} is no time span", where)
+        yield _Fault("warn", f"TimeoutStopSec={where.value if where else ''} is no time span", where)
         return
     # systemd reads 0 as no limit
     if 0 < limit < LEAST_STOP:
@@ -140,6 +136,12 @@ def _of_stopping(lines: Sequence[UnitLine], words: RunWords) -> Iterator[_Fault]
         )
 
 
+def _limit(lines: Sequence[UnitLine], key: str) -> tuple[UnitLine | None, float | None]:
+    """The line that limits a start or stop, and its seconds: systemd's own without one, None for no time span."""
+    found = unit_lines.values(lines, "Service", key) or unit_lines.values(lines, "Service", "TimeoutSec")
+    return (found[-1], unit_lines.seconds(found[-1].value)) if found else (None, DEFAULT_TIMEOUT)
+
+
 def _stop_limit(command: Sequence[str]) -> int | None:
     """Seconds that a `podman stop -t N` gives; None where it names none."""
     for at, word in enumerate(command):
@@ -153,8 +155,7 @@ def _stop_limit(command: Sequence[str]) -> int | None:
 
 def _of_starting(lines: Sequence[UnitLine], start: UnitLine) -> Iterator[_Fault]:
     kind = (unit_lines.last(lines, "Service", "Type") or "simple").lower()
-    given = unit_lines.last(lines, "Service", "TimeoutStartSec") or unit_lines.last(lines, "Service", "TimeoutSec")
-    limit = unit_lines.seconds(given) if given is not None else DEFAULT_TIMEOUT
+    _, limit = _limit(lines, "TimeoutStartSec")
     if kind in ("notify", "forking", "notify-reload") and limit is not None and 0 < limit <= DEFAULT_TIMEOUT:
         yield _Fault("note", f"{limit:.0f} s to start: a pull of the image takes longer")
     wanted = unit_lines.listed(lines, "Unit", "Wants", "Requires", "BindsTo")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from console.checks import unit_box
-from console.checks.box import CONTAINER, INSPECT, UNITS, at, no_container
+from console.checks.box import CONTAINER, INSPECT, UNITS, at, container_name, no_container
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
@@ -31,7 +31,7 @@ def who_manages(facts: Facts) -> Answer:
     if why := no_container(facts):
         return skip(why)
     container = facts.answer(INSPECT)
-    name = one_line(str(container.get("Name") or (facts.every("container") or ("triton",))[0]), 60)
+    name = one_line(str(container.get("Name") or container_name(facts)), 60)
     policy = str(at(container, "HostConfig", "RestartPolicy", "Name") or "no")
     line = (Evidence(f"podman inspect {name}", f"restart policy {policy}, no label PODMAN_SYSTEMD_UNIT"),)
     if policy in ("always", "unless-stopped"):
