@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from console.checks.box import CONTAINER, INSPECT, at, gpus, no_container
+from console.checks.box import CONTAINER, INSPECT, at, no_container
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.container import GPUS, strings
 from console.checks.errors import Diagnosis, diagnose
+from console.checks.machine import may_have_gpu
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
 
@@ -69,7 +70,7 @@ def log_markers(facts: Facts) -> Answer:
     lines = since_start(strings(facts.answer(LOG)))
     if not found:
         return ok(f"none of the known markers in {len(lines)} lines")
-    has_gpu = _has_gpu(facts)
+    has_gpu = may_have_gpu(facts)
     serious = [one for one in found if has_gpu or one.rule not in _GPU_RULES]
     first = serious[0] if serious else found[0]
     evidence = tuple(line for one in [first, *(one for one in found if one is not first)] for line in evidence_of(one))[
@@ -89,14 +90,6 @@ def _fix(one: Diagnosis) -> Fix | None:
     if not one.do:
         return None
     return Fix("S", (), effect=f"{one.do}; {', '.join(one.checks)} tell the cause", again=one.checks)
-
-
-def _has_gpu(facts: Facts) -> bool:
-    """True too where the bus could not be listed."""
-    try:
-        return bool(gpus(facts))
-    except Unknowable:
-        return True
 
 
 def found_rule(found: tuple[Diagnosis, ...], *rules: str) -> Diagnosis | None:

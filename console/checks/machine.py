@@ -140,11 +140,17 @@ def seen(path: str, text: str) -> tuple[Evidence, ...]:
 PCI = "/sys/bus/pci/devices/*/vendor"
 
 
+def may_have_gpu(facts: Facts) -> bool:
+    """Whether the box has an NVIDIA device; True too where the bus could not be listed. Needs PCI."""
+    try:
+        return bool(box.gpus(facts))
+    except Unknowable:
+        return True
+
+
 def weighed(facts: Facts, answer: Answer) -> Answer:
     """A tuning warning as it is where the box has a GPU or may have one; only worth knowing where it has none.
     Needs PCI."""
-    try:
-        here = bool(box.gpus(facts))
-    except Unknowable:
-        here = True
-    return answer if here or answer.sign != "warn" else note(answer.text, answer.evidence, **answer.data)
+    if may_have_gpu(facts) or answer.sign != "warn":
+        return answer
+    return note(answer.text, answer.evidence, **answer.data)

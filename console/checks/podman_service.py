@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from console.checks import box
-from console.checks.cdi_files import BUS
 from console.checks.check import Answer, check, fail, ok, skip, warn
+from console.checks.machine import may_have_gpu
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.text import one_line
@@ -39,7 +39,7 @@ def is_users(facts: Facts) -> bool:
     "Podman's service answers",
     group="podman",
     slug="podman-socket",
-    needs=(box.PING, *box.PODMAN_FILES, BUS, "@me", box.UNITS, PROCESSES),
+    needs=(box.PING, *box.PODMAN_FILES, box.BUS, "@me", box.UNITS, PROCESSES),
     why="The console sees and changes containers through Podman's service, which systemd starts when something opens "
     "its socket. With the socket off, the container's state, log and actions are missing.",
     source="podman-system-service(1); bollard#790, podman#10714, podman-tui#320",
@@ -54,10 +54,7 @@ def service_answers(facts: Facts) -> Answer:
         whose = "" if rootless is None else ", rootless" if rootless else ", rootful"
         return ok(f"{box.podman_version(facts) or 'Podman'}{whose}, at {socket}")
     here = box.podman_is_here(facts)
-    try:
-        cards = bool(box.gpus(facts))
-    except Unknowable:
-        cards = True
+    cards = may_have_gpu(facts)
     if not here:
         return skip(box.NO_PODMAN + (" (B01)" if cards else ""))
     text, lines, fix = _silent(facts, why)
