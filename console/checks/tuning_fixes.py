@@ -170,6 +170,20 @@ def profiles(facts: Facts) -> tuple[str, ...]:
     return tuple((facts.maybe(PROFILE) or "").split())
 
 
+def service_fix(name: str, when: str, again: tuple[str, ...] = ()) -> Fix:
+    """A service of this host's systemd started now and at each boot; `when` it takes effect."""
+    on, off = (("systemctl", verb, "--now", name) for verb in ("enable", "disable"))
+    return Fix(
+        "B",
+        (f"sudo {' '.join(on)}",),
+        f"takes effect {when} and at each boot; no container is touched",
+        f"sudo {' '.join(off)}",
+        deeds=(Deed("run", on),),
+        back=(Deed("run", off),),
+        again=again,
+    )
+
+
 def profile_fix(facts: Facts) -> Fix | None:
     """tuned's profile for an accelerator; None where tuned is not installed or has no such profile. Needs
     TUNED_NEEDS."""

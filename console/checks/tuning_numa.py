@@ -5,9 +5,9 @@ from __future__ import annotations
 from console.checks import box
 from console.checks.check import Answer, check, note, ok, skip, unknown, warn
 from console.checks.machine import NODES, PCI, active, counted, members, nodes, seen, texts, weighed
-from console.checks.tuning_fixes import SYSCTL_NEEDS, sysctl_fix
+from console.checks.tuning_fixes import SYSCTL_NEEDS, service_fix, sysctl_fix
 from console.core.facts import Evidence, Facts, Unknowable
-from console.core.finding import Deed, Fix
+from console.core.finding import Fix
 from console.core.text import whole_number
 from console.core.units import GIB
 
@@ -129,7 +129,8 @@ def interrupts(facts: Facts) -> Answer:
     evidence = tuple(Evidence(line.where, " ".join(line.text.split())) for line in _lines(facts) if away is not None)
     if away is not None and away > 0.5:
         text = f"{100 * away:.0f} % of the card's interrupts go to CPUs of another node"
-        return warn(text, evidence, _start() if not balanced else _place(facts))
+        fix = _place(facts) if balanced else service_fix("irqbalance", "within ten seconds")
+        return warn(text, evidence, fix)
     if blind is not None:
         raise blind
     said = "" if away is None else f"; {100 * (1 - away):.0f} % of the card's are handled on its node"
@@ -160,17 +161,6 @@ def _away(facts: Facts) -> float | None:
                 break
             here, there = (here + count, there) if cpu in local else (here, there + count)
     return there / (here + there) if here + there >= _ENOUGH else None
-
-
-def _start() -> Fix:
-    return Fix(
-        "B",
-        ("sudo systemctl enable --now irqbalance",),
-        "takes effect within ten seconds and at each boot; no container is touched",
-        "sudo systemctl disable --now irqbalance",
-        deeds=(Deed("run", ("systemctl", "enable", "--now", "irqbalance")),),
-        back=(Deed("run", ("systemctl", "disable", "--now", "irqbalance")),),
-    )
 
 
 def _place(facts: Facts) -> Fix:

@@ -9,9 +9,9 @@ from msgspec import Struct
 from console.checks import box
 from console.checks.check import Answer, check, note, ok, skip, warn
 from console.checks.machine import PCI, VIRTUAL, active, counted, seen, texts, virtual, weighed
-from console.checks.tuning_fixes import MODE, PROFILE, TUNED_NEEDS, profile_fix, profiles
+from console.checks.tuning_fixes import MODE, PROFILE, TUNED_NEEDS, profile_fix, profiles, service_fix
 from console.core.facts import Evidence, Facts, Unknowable
-from console.core.finding import Deed, Fix
+from console.core.finding import Fix
 from console.core.text import one_line
 
 _IDLE = "/sys/devices/system/cpu/cpu0/cpuidle/state*"
@@ -170,15 +170,7 @@ def profile(facts: Facts) -> Answer:
     if based & _GUEST and not based & _LOW_LATENCY and not virtual(facts):
         return weighed(facts, warn(f"{said} on the bare machine", evidence, profile_fix(facts), profile=said))
     if not active(facts, "tuned"):
-        start = Fix(
-            "B",
-            ("sudo systemctl enable --now tuned",),
-            "takes effect now and at each boot; no container is touched",
-            "sudo systemctl disable --now tuned",
-            deeds=(Deed("run", ("systemctl", "enable", "--now", "tuned")),),
-            back=(Deed("run", ("systemctl", "disable", "--now", "tuned")),),
-            again=("F01", "F02", "F04"),
-        )
+        start = service_fix("tuned", "now", ("F01", "F02", "F04"))
         return weighed(facts, warn(f"{said} is chosen, but tuned does not run", evidence, start, profile=said))
     automatic = (facts.maybe(MODE) or "").strip() == "auto"
     how = " (chosen by tuned itself)" if automatic else ""
