@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from console.checks.box import DRIVER, NVML, driver, gpus, inspect, no_container, nvml, version
+from console.checks.box import DRIVER, NO_PODMAN, NVML, driver, gpus, inspect, no_container, nvml, version
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
 from console.checks.container import GPUS, NEEDS, environment, name_of, podman, recreate, seen, strings, unit_of
 from console.checks.errors import diagnose
@@ -244,7 +244,7 @@ def image_pull(facts: Facts) -> Answer:
     why = no_container(facts)
     owner = unit_of(facts)
     if why != "no Triton container" or owner is None:
-        return skip(why if why == "Podman is not installed" else "no pull failed")
+        return skip(why if why == NO_PODMAN else "no pull failed")
     words = f"journalctl{' --user' if owner.user else ''} -u {shlex.quote(owner.name)} -n 200"
     names = facts.every("unit")
     if not names or owner.user:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.checks import selinux
-from console.checks.box import CONTAINER, PING, gpus, no_container, rootless
+from console.checks.box import CONTAINER, NO_PODMAN, PING, gpus, no_container, rootless
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.container import GPUS
 from console.core.facts import Evidence, Facts
@@ -18,7 +18,7 @@ def _does_not_apply(facts: Facts) -> str:
     if not gpus(facts):
         return "no NVIDIA device"
     why = no_container(facts)
-    return why if why == "Podman is not installed" else ""
+    return why if why == NO_PODMAN else ""
 
 
 def _told(facts: Facts) -> dict[str, tuple[bool, bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from console.checks import selinux
-from console.checks.box import RPM_ALL, distro, rpms
+from console.checks.box import NO_PODMAN, RPM_ALL, distro, rpms
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
@@ -139,7 +139,7 @@ def container_policy(facts: Facts) -> Answer:
     if why := selinux.off(facts):
         return skip(why)
     if not facts.exists(PODMAN):
-        return skip("Podman is not installed")
+        return skip(NO_PODMAN)
     try:
         found = [version for name, version in rpms(facts) if name == "container-selinux"]
     except Unknowable:
@@ -179,7 +179,7 @@ def podman_label(facts: Facts) -> Answer:
         return skip(why)
     found = facts.file(PODMAN)
     if not found.is_there:
-        return skip("Podman is not installed")
+        return skip(NO_PODMAN)
     label = selinux.context(found.label or "")
     if label is None:
         return unknown(f"the label of {PODMAN} is not told", f"ls -Z {PODMAN}")

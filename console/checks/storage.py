@@ -151,8 +151,8 @@ _PULL = 10 * GIB
     source="podman-pull(1), TMPDIR",
 )
 def pull_room(facts: Facts) -> Answer:
-    if facts.why_not(box.INSPECT) and not any(facts.exists(need.removeprefix("stat ")) for need in box.CONTAINER[1:]):
-        return skip("Podman is not installed")
+    if facts.why_not(box.INSPECT) and not box.podman_is_here(facts):
+        return skip(box.NO_PODMAN)
     one = facts.space(_TEMPORARY)
     if one.free is None:
         return unknown("its size is not told", f"df {_TEMPORARY}")
