@@ -49,9 +49,14 @@ class TritonAddress(Struct, frozen=True):
     """Why there is no metrics port, where that is known."""
 
     @property
+    def where(self) -> str:
+        """`host:port` of the HTTP endpoint."""
+        return f"{self._host}:{self.http_port}"
+
+    @property
     def url(self) -> str:
         """Of the HTTP endpoint."""
-        return f"{'https' if self.https else 'http'}://{self._host}:{self.http_port}"
+        return f"{'https' if self.https else 'http'}://{self.where}"
 
     @property
     def metrics_url(self) -> str | None:

@@ -47,11 +47,6 @@ class Plan(Struct, frozen=True):
     """Share of requests that may fail before it stops itself."""
 
     @property
-    def target(self) -> str:
-        """`host:port`."""
-        return f"{self.address.host}:{self.address.http_port}"
-
-    @property
     def answers(self) -> str:
         """How they are checked."""
         if self.golden is not None:
@@ -64,9 +59,7 @@ class Plan(Struct, frozen=True):
         return Order(
             self.ip,
             at.http_port,
-            tuple(
-                request(path, at.host, at.http_port, r.body, {**at.headers, **r.headers}) for r in self.inputs.requests
-            ),
+            tuple(request(path, at.where, r.body, {**at.headers, **r.headers}) for r in self.inputs.requests),
             self.load,
             self.warm_up,
             () if self.golden is not None else tuple((o.name, o.datatype) for o in self.config.outputs),
@@ -172,7 +165,7 @@ class Measuring:
         for message in sender.messages():
             match message:
                 case Broken():
-                    raise WrongInput(f"{self._plan.target} cannot be loaded: {message.text}")
+                    raise WrongInput(f"{self._plan.address.where} cannot be loaded: {message.text}")
                 case Warmed():
                     before = self._quiet(statistics)
                     sender.go()
@@ -248,7 +241,7 @@ class Measuring:
             wall=ended.began,
             host=host,
             by=by,
-            target=plan.target,
+            target=plan.address.where,
             model=plan.model,
             version=plan.version,
             load=plan.load,

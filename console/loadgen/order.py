@@ -96,9 +96,8 @@ orders = msgspec.json.Decoder(Order)
 messages: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
-def request(path: str, host: str, port: int, body: bytes, headers: dict[str, str]) -> bytes:
-    """A whole HTTP/1.1 POST, as it goes to the socket."""
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def request(path: str, where: str, body: bytes, headers: dict[str, str]) -> bytes:
+    """A whole HTTP/1.1 POST to `host:port`, as it goes to the socket."""
     lines = [f"POST {path} HTTP/1.1", f"Host: {where}", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + body

@@ -23,7 +23,7 @@ def plan_lines(plan: Plan) -> list[str]:
     warm = f" after {plan.warm_up.seconds:g} s of warm-up" if plan.warm_up else ""
     version = plan.version or "any version"
     lines = [
-        f"load on {plan.model} ({version}) at {plan.target}",
+        f"load on {plan.model} ({version}) at {plan.address.where}",
         f"  {load.words()}, for {until}{warm}",
         f"  inputs   {plan.inputs.text} ({units.size(size)} a request)",
         f"  answers  {plan.answers}; stops itself above {100 * plan.max_errors:g} % errors",

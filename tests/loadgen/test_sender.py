@@ -33,7 +33,7 @@ def order(port: int, loop: str, levels: str, seconds: float, **more: Any) -> Ord
     warm, count = more.pop("warm", 0.0), more.pop("count", 0)
     load = make(loop, levels, seconds, count=count, poisson=more.pop("poisson", False))  # type: ignore[arg-type]
     bodies = more.pop("bodies", (b"x",))
-    sent = tuple(request("/v2/models/m/infer", "127.0.0.1", port, one, {"X": "y"}) for one in bodies)
+    sent = tuple(request("/v2/models/m/infer", f"127.0.0.1:{port}", one, {"X": "y"}) for one in bodies)
     return replace(Order("127.0.0.1", port, sent, load, warm_up(load, warm), (("SCORE", "FP32"),)), **more)
 
 
