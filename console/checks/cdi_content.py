@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from console.checks import box, cdi_fixes
-from console.checks.cdi_files import BUS, NO_DEVICE, NO_SPEC
+from console.checks.cdi_files import NO_SPEC
 from console.checks.check import Answer, check, fail, ok, skip, warn
 from console.checks.driver_box import MAKE_CONTROL, MAKE_UVM
 from console.clients import cdi, libpod
@@ -15,7 +15,7 @@ from console.core.facts import Evidence, Facts, NotNeededError, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.text import one_line
 
-SPEC = (BUS, *box.CDI_NEEDS, *cdi_fixes.NEEDS)
+SPEC = (box.BUS, *box.CDI_NEEDS, *cdi_fixes.NEEDS)
 """Needs of each check here: the spec in force, and how it is made anew."""
 _PATHS = "stat {cdi_paths}"
 _CARD = re.compile(r"/dev/nvidia([0-9]{1,4})")
@@ -28,7 +28,7 @@ _CONTROL = {"/dev/nvidiactl", *_UVM_NODES, "/dev/nvidia-modeset"}
 
 def _specs(facts: Facts) -> tuple[cdi.SpecFile, ...] | Answer:
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     return box.cdi_in_force(facts) or skip(NO_SPEC)
 
 

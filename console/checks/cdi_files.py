@@ -15,9 +15,7 @@ from console.core.facts import Evidence, Facts, FileFact, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.text import one_line
 
-NO_DEVICE = "no NVIDIA device"
 NO_SPEC = "no CDI spec for NVIDIA (B03)"
-BUS = "/sys/bus/pci/devices/*/vendor"
 _WRONG_ENV = "/etc/nvidia-container-toolkit/cdi-refresh.env"
 _FOLDERS = tuple(f"/{folder}" for folder in cdi.FOLDERS)
 
@@ -27,7 +25,7 @@ _FOLDERS = tuple(f"/{folder}" for folder in cdi.FOLDERS)
     "NVIDIA's container toolkit is installed",
     group="cdi",
     slug="toolkit-installed",
-    needs=(BUS, box.OS_RELEASE, cdi_fixes.CTK, cdi_fixes.CTK_VERSION, f"stat {cdi_fixes.HOOK}"),
+    needs=(box.BUS, box.OS_RELEASE, cdi_fixes.CTK, cdi_fixes.CTK_VERSION, f"stat {cdi_fixes.HOOK}"),
     why="nvidia-ctk writes the CDI spec that tells Podman which devices and libraries belong to a GPU, and its hook "
     "runs at every start of a container. Without them no container gets a GPU.",
     source="NVIDIA container toolkit, cdi-support; bluefin#3454",
@@ -35,7 +33,7 @@ _FOLDERS = tuple(f"/{folder}" for folder in cdi.FOLDERS)
 def toolkit_installed(facts: Facts) -> Answer:
     """nvidia-ctk and its hook."""
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     if not cdi_fixes.is_installed(facts):
         return fail("nvidia-ctk is not installed", fix=cdi_fixes.install(facts))
     version = cdi_fixes.toolkit(facts)
@@ -61,7 +59,7 @@ def toolkit_installed(facts: Facts) -> Answer:
     "a CDI spec for NVIDIA is where Podman looks",
     group="cdi",
     slug="cdi-spec",
-    needs=(BUS, *box.CDI_NEEDS, *cdi_fixes.NEEDS, *containers_conf.NEEDS),
+    needs=(box.BUS, *box.CDI_NEEDS, *cdi_fixes.NEEDS, *containers_conf.NEEDS),
     why="Podman knows the name nvidia.com/gpu=all only from a CDI spec file. Without one every start that asks for a "
     "GPU ends with `unresolvable CDI devices`.",
     source="NVIDIA container toolkit, cdi-support; podman#26569, #25691; nixpkgs#420638",
@@ -69,7 +67,7 @@ def toolkit_installed(facts: Facts) -> Answer:
 def spec_exists(facts: Facts) -> Answer:
     """A spec of kind nvidia.com/gpu in a folder that this Podman reads."""
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     specs = box.cdi_specs(facts)
     found = [spec for spec in specs if box.defines_nvidia(spec)]
     folders, told = _searched(facts)
@@ -121,7 +119,7 @@ def _searched(facts: Facts) -> tuple[tuple[str, ...], tuple[Evidence, ...]]:
     "the Podman user may read the CDI spec",
     group="cdi",
     slug="cdi-readable",
-    needs=(BUS, *box.CDI_NEEDS, *_FOLDERS, box.PING, "@me"),
+    needs=(box.BUS, *box.CDI_NEEDS, *_FOLDERS, box.PING, "@me"),
     why="Rootless Podman reads the spec as its user. A file that it may not read counts as none, and the error text is "
     "the same as for a missing spec.",
     source="podman#17539; NVIDIA container toolkit writes 0644 since 2024",
@@ -129,7 +127,7 @@ def _searched(facts: Facts) -> tuple[tuple[str, ...], tuple[Evidence, ...]]:
 def spec_readable(facts: Facts) -> Answer:
     """Modes of the spec files and their folders, for the user whose containers these are."""
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     rootless: bool | None
     try:
         rootless = box.rootless(facts)
@@ -211,7 +209,7 @@ def _closed(facts: Facts, closed: Mapping[str, FileFact], others: bool) -> Answe
     "this Podman accepts the spec's CDI version",
     group="cdi",
     slug="cdi-version",
-    needs=(BUS, *box.CDI_NEEDS, *cdi_fixes.NEEDS, _WRONG_ENV),
+    needs=(box.BUS, *box.CDI_NEEDS, *cdi_fixes.NEEDS, _WRONG_ENV),
     why="Podman drops a spec of a newer CDI version, or with a key that it does not know, without a word, and says "
     "`unresolvable CDI devices`. `nvidia-ctk cdi list` still lists the devices: it reads more than Podman does.",
     source="NVIDIA container toolkit 1.19.1 release notes; toolkit#1860, #1940, #1853, #146, #38",
@@ -219,7 +217,7 @@ def _closed(facts: Facts, closed: Mapping[str, FileFact], others: bool) -> Answe
 def spec_version(facts: Facts) -> Answer:
     """cdiVersion and keys against what this Podman's CDI library reads."""
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     specs = [spec for spec in box.cdi_specs(facts) if box.defines_nvidia(spec)]
     if not specs:
         box.cdi_surely(facts)
@@ -284,7 +282,7 @@ def _newer_podman(facts: Facts) -> str:
     "each CDI device is defined once",
     group="cdi",
     slug="cdi-duplicates",
-    needs=(BUS, *box.CDI_NEEDS, *box.PODMAN),
+    needs=(box.BUS, *box.CDI_NEEDS, *box.PODMAN),
     why="Two files of one folder that define the same device make Podman take neither. In /etc/cdi and /var/run/cdi "
     "the latter wins, and the other goes stale unseen until it is the only one left.",
     source="CDI specification, conflict resolution; tried with Podman 4.3.1",
@@ -292,7 +290,7 @@ def _newer_podman(facts: Facts) -> str:
 def defined_once(facts: Facts) -> Answer:
     """The same device name in two files that Podman reads."""
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     podman = box.podman_told(facts)
     specs = [spec for spec in box.cdi_specs(facts) if box.defines_nvidia(spec) and not cdi.skipped(spec, podman)]
     pairs = [(one, two) for i, one in enumerate(specs) for two in specs[i + 1 :] if set(one.devices) & set(two.devices)]

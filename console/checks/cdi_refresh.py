@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from console.checks import box, cdi_fixes
-from console.checks.cdi_files import BUS, NO_DEVICE, NO_SPEC
+from console.checks.cdi_files import NO_SPEC
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
@@ -38,7 +38,7 @@ def _run(*argv: str) -> Deed:
     "nvidia-cdi-refresh does its work",
     group="cdi",
     slug="cdi-refresh",
-    needs=(BUS, cdi_fixes.CTK_VERSION, *cdi_fixes.REFRESH_FILES, cdi_fixes.ENV_FILE, box.UNITS),
+    needs=(box.BUS, cdi_fixes.CTK_VERSION, *cdi_fixes.REFRESH_FILES, cdi_fixes.ENV_FILE, box.UNITS),
     why="The service writes the spec at boot, its path unit after an update of the driver. Where it fails the spec "
     "stays as it was, and the next start of the container is what shows it.",
     source="NVIDIA container toolkit deployments/systemd; toolkit#1395, #1517, #1611; systemd-rhel8 PR#284",
@@ -46,7 +46,7 @@ def _run(*argv: str) -> Deed:
 def refresh(facts: Facts) -> Answer:
     """State of the oneshot service (inactive after success is right) and of its path unit."""
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     if not cdi_fixes.refresh_file(facts):
         return _without(facts)
     name = cdi_fixes.REFRESH
@@ -123,7 +123,7 @@ def _no_restart() -> Fix:
     "the spec outlives a boot and is there first",
     group="cdi",
     slug="cdi-order",
-    needs=(BUS, *box.CDI_NEEDS, *cdi_fixes.NEEDS, box.UNITS),
+    needs=(box.BUS, *box.CDI_NEEDS, *cdi_fixes.NEEDS, box.UNITS),
     why="/var/run/cdi is memory: at boot somebody must write the spec, and before the container starts. Otherwise the "
     "first start after a reboot finds no GPU.",
     source="NVIDIA container toolkit#1735, PR#1746, PR#2019 (orders Docker and CRI-O, not Podman); nixpkgs#353059",
@@ -131,7 +131,7 @@ def _no_restart() -> Fix:
 def outlives_boot(facts: Facts) -> Answer:
     """Where the spec lies, whether the refresh service is enabled, and whether the container's unit waits for it."""
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     specs = box.cdi_in_force(facts)
     if not specs:
         return skip(NO_SPEC)

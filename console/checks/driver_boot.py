@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from console.checks.box import DRIVER, KERNEL_LOG, driver, gpus, kernel_lines
+from console.checks.box import BUS, DRIVER, KERNEL_LOG, NO_DEVICE, driver, gpus, kernel_lines
 from console.checks.check import Answer, check, fail, ok, skip, warn
 from console.checks.driver_box import (
     FILES,
     MODULES,
-    NO_GPU,
     REBOOT,
-    VENDORS,
     modinfo,
     modinfo_needs,
     module_files,
@@ -37,7 +35,7 @@ _REFUSED = (
     group="driver",
     slug="secure-boot",
     needs=(
-        VENDORS,
+        BUS,
         f"stat {FIRMWARE}",
         VARIABLE,
         f"$ {MOKUTIL}",
@@ -55,7 +53,7 @@ _REFUSED = (
 )
 def secure_boot(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     state = _state(facts)
     if state is None:
         return ok("no UEFI, so no Secure Boot", secure_boot="none")

@@ -9,19 +9,17 @@ from shlex import quote
 
 from msgspec import Struct
 
-from console.checks.box import NVML, OS_RELEASE, Distro, at, distro, gpus, nvml, version
+from console.checks.box import BUS, NVML, OS_RELEASE, Distro, at, distro, gpus, nvml, version
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
 from console.core.model import GpuState
 
-NO_GPU = "no NVIDIA device"
 NOT_LOADED = "no nvidia driver is loaded (A05)"
 
 # ----------------------------------------------------------------------------------------------------------------- bus
 
 PCI = "/sys/bus/pci/devices"
-VENDORS = f"{PCI}/*/vendor"
-OWNERS = (VENDORS, f"stat {PCI}/{{gpu}}/driver")
+OWNERS = (BUS, f"stat {PCI}/{{gpu}}/driver")
 
 
 def owners(facts: Facts) -> dict[str, str]:

@@ -6,8 +6,10 @@ from functools import partial
 from shlex import quote
 
 from console.checks.box import (
+    BUS,
     DEB_ALL,
     DRIVER,
+    NO_DEVICE,
     OS_RELEASE,
     RPM_ALL,
     Distro,
@@ -24,9 +26,7 @@ from console.checks.driver_box import (
     DKMS,
     DKMS_FOLDER,
     FILES,
-    NO_GPU,
     REBOOT,
-    VENDORS,
     Built,
     attempt,
     build_module,
@@ -55,14 +55,14 @@ def _releases(facts: Facts) -> list[str]:
     "this kernel and the next have the module",
     group="driver",
     slug="module-on-disk",
-    needs=(VENDORS, *FILES, *BUILD, *DRIVER, *modinfo_needs("version"), OS_RELEASE, DKMS_FOLDER, RPM_ALL, DEB_ALL),
+    needs=(BUS, *FILES, *BUILD, *DRIVER, *modinfo_needs("version"), OS_RELEASE, DKMS_FOLDER, RPM_ALL, DEB_ALL),
     why="The module is built for one kernel release. After an update of the kernel the next boot comes up without a "
     "GPU, often weeks later, when nobody thinks of the update.",
     source="NVIDIA/yum-packaging-precompiled-kmod#53, #56, #61",
 )
 def on_disk(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     running, *later = _releases(facts)
     files = module_files(facts, running)
     loaded = driver(facts)
@@ -142,14 +142,14 @@ def _short(release: str) -> str:
     "DKMS has built the module",
     group="driver",
     slug="dkms-built",
-    needs=(VENDORS, DKMS_FOLDER, DKMS, *BUILD, OS_RELEASE),
+    needs=(BUS, DKMS_FOLDER, DKMS, *BUILD, OS_RELEASE),
     why="The package's installation ends well even when DKMS fails to build. So an installed driver proves nothing: "
     "what DKMS says of each kernel does.",
     source="NVIDIA/open-gpu-kernel-modules#805",
 )
 def built(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     if not uses_dkms(facts):
         return skip("the driver is not built by DKMS")
     rows = dkms_rows(facts)
@@ -189,7 +189,7 @@ _TOOLS = {"gcc": ("gcc", "gcc"), "make": ("make", "make"), "g++": ("gcc-c++", "g
     group="driver",
     slug="build-prerequisites",
     needs=(
-        VENDORS,
+        BUS,
         DKMS_FOLDER,
         *BUILD,
         *FILES,
@@ -205,7 +205,7 @@ _TOOLS = {"gcc": ("gcc", "gcc"), "make": ("make", "make"), "g++": ("gcc-c++", "g
 )
 def prerequisites(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     if not uses_dkms(facts):
         return skip("the driver is not built by DKMS")
     box = distro(facts)

@@ -6,9 +6,11 @@ from functools import partial
 from shlex import quote
 
 from console.checks.box import (
+    BUS,
     DEB_ALL,
     DRIVER,
     KERNEL_LOG,
+    NO_DEVICE,
     OS_RELEASE,
     RPM_ALL,
     UNITS,
@@ -23,14 +25,12 @@ from console.checks.box import (
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.driver_box import (
     FILES,
-    NO_GPU,
     NOT_LOADED,
     OWNERS,
     PCI,
     PROBER,
     PROVIDED,
     REBOOT,
-    VENDORS,
     attempt,
     branch,
     load_modules,
@@ -91,7 +91,7 @@ def _none(facts: Facts) -> Answer:
     if files:
         seen = (Evidence(files[0], "the driver's module"),)
         return fail("no NVIDIA device on the PCI bus, though its driver is installed", seen, fix, gpus="0")
-    return skip(NO_GPU)
+    return skip(NO_DEVICE)
 
 
 def _take_over(facts: Facts, name: str) -> Fix | None:
@@ -121,7 +121,7 @@ def _devices(count: int) -> str:
 def virtual_machines(facts: Facts) -> Answer:
     found = owners(facts)
     if not found:
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     held = [address for address, name in found.items() if name.startswith("vfio")]
     if not held:
         return ok("none")
@@ -163,14 +163,14 @@ FABRIC = "nvidia-fabricmanager.service"
     "Fabric Manager runs where NVSwitches are",
     group="driver",
     slug="fabric-manager",
-    needs=(VENDORS, f"{PCI}/*/class", SWITCHES, *DRIVER, OS_RELEASE, RPM_ALL, DEB_ALL, UNITS),
+    needs=(BUS, f"{PCI}/*/class", SWITCHES, *DRIVER, OS_RELEASE, RPM_ALL, DEB_ALL, UNITS),
     why="On boards with NVSwitches CUDA does not start before Fabric Manager has set up the fabric (error 802, system "
     "not ready). It stops at once where its version is not the driver's.",
     source="NVIDIA Fabric Manager user guide",
 )
 def fabric_manager(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     switches = _switches(facts)
     if not switches:
         return skip("no NVSwitch")

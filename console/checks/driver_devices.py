@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from functools import partial
 from shlex import quote
 
-from console.checks.box import DRIVER, INFO, OS_RELEASE, PING, at, distro, driver, install, rootless
+from console.checks.box import DRIVER, INFO, NO_DEVICE, OS_RELEASE, PING, at, distro, driver, install, rootless
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.driver_box import (
     MAKE_UVM,
-    NO_GPU,
     NOT_LOADED,
     OWNERS,
     PROBER,
-    VENDORS,
     attempt,
     has_prober,
     make_cards,
@@ -56,7 +54,7 @@ def _cards(facts: Facts) -> int:
 )
 def nodes(facts: Facts) -> Answer:
     if not owners(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     if driver(facts) is None:
         return skip(NOT_LOADED)
     cards = _cards(facts)
@@ -169,14 +167,14 @@ LINKS = "/dev/char/*"
     "/dev/char links to the device nodes",
     group="driver",
     slug="dev-char-links",
-    needs=(VENDORS, *OWNERS, *DRIVER, f"stat {NODES}", f"stat {LINKS}", INFO),
+    needs=(*OWNERS, *DRIVER, f"stat {NODES}", f"stat {LINKS}", INFO),
     why="runc with the systemd cgroup manager names devices to systemd by these links. Where they are missing, any "
     "`systemctl daemon-reload` takes the GPU from the running container.",
     source="NVIDIA container toolkit, troubleshooting; NVIDIA/nvidia-container-toolkit#48, #251",
 )
 def links(facts: Facts) -> Answer:
     if not owners(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     if driver(facts) is None:
         return skip(NOT_LOADED)
     devices = {path: facts.file(path).device for path in facts.glob(NODES)}

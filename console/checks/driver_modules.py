@@ -10,8 +10,10 @@ from shlex import quote
 from msgspec.structs import replace
 
 from console.checks.box import (
+    BUS,
     DRIVER,
     KERNEL_LOG,
+    NO_DEVICE,
     NVML,
     OS_RELEASE,
     Distro,
@@ -27,13 +29,11 @@ from console.checks.driver_box import (
     FILES,
     LIBRARIES,
     MODULES,
-    NO_GPU,
     NOT_LOADED,
     OWNERS,
     PROBER,
     PROVIDED,
     REBOOT,
-    VENDORS,
     VERSION_MISMATCH,
     attempt,
     branch,
@@ -72,7 +72,7 @@ from console.core.finding import Fix
 def modules_loaded(facts: Facts) -> Answer:
     found = owners(facts)
     if not found:
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     if all(name.startswith("vfio") for name in found.values()):
         return skip("the GPU is kept for virtual machines (A21)")
     loaded = driver(facts)
@@ -110,14 +110,14 @@ _MENDING = (MODULES, OS_RELEASE, DKMS_FOLDER, "stat /lib/modules/{release}/build
     "kernel driver and libraries are one version",
     group="driver",
     slug="driver-mismatch",
-    needs=(VENDORS, *DRIVER, *LIBRARIES, NVML, *_MENDING),
+    needs=(BUS, *DRIVER, *LIBRARIES, NVML, *_MENDING),
     why="The libraries talk to the kernel module only if both are of the very same version. After an update of the "
     "packages the old module stays loaded, and from then on every new CUDA program fails, a restarted Triton too.",
     source="negativo17/nvidia-driver#171, #180; NVML error 18",
 )
 def one_version(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     loaded = driver(facts)
     error = nvml_error(facts)
     refused = error is not None and error[0] == VERSION_MISMATCH
@@ -172,14 +172,14 @@ _WANTS_OPEN = r"requires use of the NVIDIA open kernel modules"
     "the kind of module fits the GPU",
     group="driver",
     slug="module-flavour",
-    needs=(VENDORS, *DRIVER, *modinfo_needs("license"), NVML, KERNEL_LOG, OS_RELEASE),
+    needs=(BUS, *DRIVER, *modinfo_needs("license"), NVML, KERNEL_LOG, OS_RELEASE),
     why="The open module drives Turing and newer cards only, the proprietary one nothing newer than Hopper. With the "
     "wrong one the module loads and lists no device.",
     source="NVIDIA driver installation guide, kernel modules; negativo17/nvidia-driver#158",
 )
 def flavour(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     loaded = driver(facts)
     version = loaded[0] if loaded else ""
     told = _flavour(facts)
@@ -259,14 +259,14 @@ FIRMWARE = "/lib/firmware/nvidia/*/gsp*.bin*"
     "the GSP firmware is there",
     group="driver",
     slug="gsp-firmware",
-    needs=(VENDORS, *DRIVER, f"stat {FIRMWARE}", NVML, KERNEL_LOG, OS_RELEASE),
+    needs=(BUS, *DRIVER, f"stat {FIRMWARE}", NVML, KERNEL_LOG, OS_RELEASE),
     why="The open module runs nothing without the firmware of its own version for the GPU's system processor. It is "
     "read each time the driver opens the card, not only at boot.",
     source="NVIDIA/open-gpu-kernel-modules#789",
 )
 def firmware(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     loaded = driver(facts)
     if loaded is None:
         return skip(NOT_LOADED)
@@ -318,7 +318,7 @@ _TROUBLES = (
     "the driver started without an error",
     group="driver",
     slug="driver-start",
-    needs=(VENDORS, *DRIVER, KERNEL_LOG, NVML),
+    needs=(BUS, *DRIVER, KERNEL_LOG, NVML),
     why="The module can be loaded and still have no card: the kernel log alone tells why. Such a card is missing from "
     "nvidia-smi and from every CDI spec written then.",
     source="NVIDIA open-gpu-kernel-modules; host.md 6.2",
@@ -326,7 +326,7 @@ _TROUBLES = (
 def started(facts: Facts) -> Answer:
     there = gpus(facts)
     if not there:
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     seen: list[Evidence] = []
     for line in kernel_lines(facts, "|".join([_LOADING, *(f"(?:{pattern})" for pattern, _ in _TROUBLES)])):
         seen = [] if re.search(_LOADING, line.text) else [*seen, line]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 
-from console.checks.box import DRIVER, OS_RELEASE, distro, driver, gpus
+from console.checks.box import BUS, DRIVER, NO_DEVICE, OS_RELEASE, distro, driver, gpus
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.driver_box import (
     MODULES,
-    NO_GPU,
     OWNERS,
     REBOOT,
-    VENDORS,
     attempt,
     initramfs,
     modules,
@@ -83,7 +81,7 @@ def block(facts: Facts) -> Fix:
 )
 def loaded(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     line = modules(facts).get("nouveau")
     if line is None and not facts.exists("/sys/module/nouveau"):
         return ok("not loaded")
@@ -102,14 +100,14 @@ def loaded(facts: Facts) -> Answer:
     "nouveau stays out at the next boot",
     group="driver",
     slug="nouveau-blacklisted",
-    needs=(VENDORS, *BLOCKING, *DRIVER, "find /lib/modules/{release} nouveau.ko*"),
+    needs=(BUS, *BLOCKING, *DRIVER, "find /lib/modules/{release} nouveau.ko*"),
     why="Which driver takes the card is decided early in the boot. Where nothing keeps nouveau out, an update of the "
     "kernel or of its initramfs can give it the card.",
     source="NVIDIA yum-packaging-nvidia-kmod-common nvidia-boot-update; negativo17/nvidia-driver#73",
 )
 def stays_out(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     rules, arguments = _rules(facts), _arguments(facts)
     seen = [*rules[:1], *arguments.values()]
     if rules and (arguments or distro(facts).is_debian):

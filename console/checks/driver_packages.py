@@ -6,8 +6,10 @@ import re
 from datetime import UTC, datetime
 
 from console.checks.box import (
+    BUS,
     DEB_ALL,
     DRIVER,
+    NO_DEVICE,
     OS_RELEASE,
     RPM_ALL,
     Distro,
@@ -20,7 +22,7 @@ from console.checks.box import (
     version,
 )
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
-from console.checks.driver_box import NO_GPU, REBOOT, VENDORS, attempt, branch
+from console.checks.driver_box import REBOOT, attempt, branch
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
 
@@ -53,14 +55,14 @@ def _packages(facts: Facts, box: Distro) -> list[tuple[str, str]]:
     "one driver source, one version",
     group="driver",
     slug="driver-sources",
-    needs=(VENDORS, OS_RELEASE, RPM_ALL, DEB_ALL, f"stat {UNINSTALLER}", f"stat {INSTALLER_LOG}", *DRIVER),
+    needs=(BUS, OS_RELEASE, RPM_ALL, DEB_ALL, f"stat {UNINSTALLER}", f"stat {INSTALLER_LOG}", *DRIVER),
     why="Parts of two versions do not work together, and a runfile writes over what packages own. It often shows only "
     "at the next reload of the module.",
     source="negativo17/nvidia-driver#180; NVIDIA driver installation guide",
 )
 def one_source(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     box = distro(facts)
     found = _packages(facts, box)
     program = "$ dpkg-query -W" if box.is_debian else "$ rpm -qa"
@@ -117,14 +119,14 @@ STREAM = "/etc/dnf/modules.d/nvidia-driver.module"
     "the driver's module stream is a steady one",
     group="driver",
     slug="module-stream",
-    needs=(VENDORS, STREAM, *DRIVER),
+    needs=(BUS, STREAM, *DRIVER),
     why="The stream decides which driver the next `dnf update` brings. A `latest` stream jumps to each new branch, "
     "which may no longer drive this card or fit the image.",
     source="NVIDIA driver installation guide, table 5; NVIDIA yum-packaging-nvidia-driver",
 )
 def stream(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     text = facts.maybe(STREAM)
     if text is None:
         return skip("no nvidia-driver module stream is chosen")
@@ -172,14 +174,14 @@ _FRESH = 45 * 86400.0
     "no kernel update is held back",
     group="driver",
     slug="kernel-updates-held",
-    needs=(VENDORS, OS_RELEASE, RPM_ALL, DNF_LOG),
+    needs=(BUS, OS_RELEASE, RPM_ALL, DNF_LOG),
     why="With precompiled modules NVIDIA's dnf plugin leaves out each kernel that has no module yet. The box keeps its "
     "GPU and goes without security updates of the kernel, and only a line of dnf's output says so.",
     source="NVIDIA/yum-packaging-precompiled-kmod#53, #35; NVIDIA yum-packaging-nvidia-plugin",
 )
 def held_back(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     box = distro(facts)
     if not box.is_el:
         return skip("no dnf here")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from console.checks.box import OS_RELEASE, Distro, distro, gpus
+from console.checks.box import BUS, NO_DEVICE, OS_RELEASE, Distro, distro, gpus
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
-from console.checks.driver_box import NO_GPU, REBOOT, VENDORS
+from console.checks.driver_box import REBOOT
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
 from console.core.text import one_line, whole_number
@@ -77,14 +77,14 @@ LOCKDOWN = "/sys/kernel/security/lockdown"
     "kernel lockdown is no obstacle",
     group="driver",
     slug="kernel-lockdown",
-    needs=(LOCKDOWN, VENDORS),
+    needs=(LOCKDOWN, BUS),
     why="A kernel that is locked down takes only modules signed with a key it knows. It is what refuses an unsigned "
     "nvidia module under Secure Boot (A14).",
     source="Linux security/lockdown/lockdown.c",
 )
 def lockdown(facts: Facts) -> Answer:
     if not gpus(facts):
-        return skip(NO_GPU)
+        return skip(NO_DEVICE)
     text = facts.text(LOCKDOWN)
     mode = re.search(r"\[(none|integrity|confidentiality)\]", text)
     if mode is None:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from shlex import quote
 
 from console.checks import box
-from console.checks.cdi_files import BUS
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.container import name_of, podman
 from console.checks.podman_service import is_users
@@ -75,7 +74,7 @@ def _unified(facts: Facts) -> Fix:
     "there is room for the next image",
     group="podman",
     slug="storage-room",
-    needs=(box.PING, *box.CONTAINER, _SPACE, BUS),
+    needs=(box.PING, *box.CONTAINER, _SPACE, box.BUS),
     why="A Triton image takes 15 to 20 GB unpacked, and a pull needs room for its packed layers as well. A full file "
     "system also stops the container's own writes and its log.",
     source="podman-pull(1); sizes of nvcr.io/nvidia/tritonserver",

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from shlex import quote
 
 from console.checks import box
-from console.checks.cdi_files import BUS, NO_DEVICE
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.checks.container import name_of, podman
 from console.checks.podman_service import is_users
@@ -160,7 +159,7 @@ def lingers(facts: Facts) -> Answer:
     "the user may open the device nodes",
     group="podman",
     slug="device-groups",
-    needs=(BUS, box.PING, *box.CONTAINER, NODES, "/etc/group", "/etc/passwd", "@me", box.INFO),
+    needs=(box.BUS, box.PING, *box.CONTAINER, NODES, "/etc/group", "/etc/passwd", "@me", box.INFO),
     why="A rootless container opens /dev/nvidia* as its user. Where the nodes are for a group only, the user must be "
     "in it and the container must keep it, or NVML says `Insufficient Permissions`.",
     source="Podman troubleshooting 20; podman#25897; NVIDIA container toolkit#580",
@@ -168,7 +167,7 @@ def lingers(facts: Facts) -> Answer:
 def device_groups(facts: Facts) -> Answer:
     """Nodes that are not for everybody: membership, runtime, annotation."""
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     if why := _no_user(facts):
         return skip(why)
     shut = shut_nodes(facts)

@@ -6,7 +6,6 @@ import re
 import tomllib
 
 from console.checks import box, containers_conf
-from console.checks.cdi_files import BUS, NO_DEVICE
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
 from console.clients import cdi
 from console.core.facts import Evidence, Facts, Unknowable
@@ -29,7 +28,7 @@ _NODE = re.compile(r"/dev/nvidia(?:[0-9]{1,4}|ctl|-uvm)")
     "Podman is new enough for CDI",
     group="cdi",
     slug="podman-version",
-    needs=(BUS, *box.PODMAN, *box.PODMAN_FILES, box.OS_RELEASE),
+    needs=(box.BUS, *box.PODMAN, *box.PODMAN_FILES, box.OS_RELEASE),
     why="Podman knows GPU names from 4.1 on and takes any other for a path. Older ones read only old CDI versions and "
     "lack what this console uses.",
     source="Podman release notes 4.1; NVIDIA container toolkit#63",
@@ -77,7 +76,7 @@ def _reach(facts: Facts) -> str:
     "no legacy NVIDIA hook is left",
     group="cdi",
     slug="legacy-hook",
-    needs=(BUS, *_HOOKS),
+    needs=(box.BUS, *_HOOKS),
     why="The old OCI hook sets a GPU up by NVIDIA_VISIBLE_DEVICES, which NGC images set. Beside CDI both do it, with "
     "devices twice, other libraries, or a start that fails.",
     source="NVIDIA container toolkit, cdi-support: delete it",
@@ -85,7 +84,7 @@ def _reach(facts: Facts) -> str:
 def legacy_hook(facts: Facts) -> Answer:
     """Hook files that run NVIDIA's old hook."""
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     found: list[Evidence] = []
     unknown: Unknowable | None = None
     for pattern in _HOOKS:
@@ -123,7 +122,7 @@ def _legacy(facts: Facts, path: str) -> tuple[Evidence, ...]:
     "containers.conf names no nvidia runtime",
     group="cdi",
     slug="nvidia-runtime",
-    needs=(BUS, *containers_conf.NEEDS, f"stat {_RUNTIME}"),
+    needs=(box.BUS, *containers_conf.NEEDS, f"stat {_RUNTIME}"),
     why="Older guides made NVIDIA's wrapper Podman's runtime. CDI needs none; where the wrapper was removed no "
     "container starts any more, and a broken containers.conf stops Podman itself.",
     source="nvidia-docker#1544; lablup/backend.ai#13820; host.md 3.7",
@@ -131,7 +130,7 @@ def _legacy(facts: Facts, path: str) -> tuple[Evidence, ...]:
 def nvidia_runtime(facts: Facts) -> Answer:
     """The default runtime, and the table of runtimes."""
     if not box.gpus(facts):
-        return skip(NO_DEVICE)
+        return skip(box.NO_DEVICE)
     conf = containers_conf.settings(facts)
     for path, why in conf.broken.items():
         return warn(f"{path} is no TOML: {why}", (Evidence(path, why),), Fix("S", (f"sudoedit {path}",)))
