@@ -17,6 +17,15 @@ from console.core.facts import Evidence, Facts, Unknowable
 from console.core.model import GpuBox
 from console.core.triton_command import flag_value
 
+
+def surely_there(facts: Facts, path: str) -> bool:
+    """Whether a path is there; False too where it could not be looked at. A fix may be chosen by it, a sign may not."""
+    try:
+        return facts.exists(path)
+    except Unknowable:
+        return False
+
+
 # -------------------------------------------------------------------------------------------------------- distribution
 
 OS_RELEASE = "/etc/os-release"

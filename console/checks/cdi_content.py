@@ -323,17 +323,10 @@ def uvm(facts: Facts) -> Answer:
     for spec in specs:
         without = [name for name in spec.devices if not any(one.path == _UVM for one in cdi.host_paths(spec, [name]))]
         if without:
-            fix = cdi_fixes.generate(facts, spec.path, () if _is_there(facts, _UVM) else MAKE_UVM)
+            fix = cdi_fixes.generate(facts, spec.path, () if box.surely_there(facts, _UVM) else MAKE_UVM)
             lines = facts.lines(spec.path, r"/dev/nvidiactl")[:1]
             return fail(f"{spec.path} has no {_UVM} for {one_line(without[0], 40)}", lines, fix)
     return ok(f"{_UVM} is in it", facts.lines(specs[0].path, rf"{_UVM}[\"']?,?\s*$")[:1])
-
-
-def _is_there(facts: Facts, path: str) -> bool:
-    try:
-        return facts.exists(path)
-    except Unknowable:
-        return False
 
 
 # ----------------------------------------------------------------------------------------------------------------- B17

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from console.checks.box import KERNEL_LOG, at, flag, gpus, inspect, kernel_lines, no_container
+from console.checks.box import KERNEL_LOG, at, flag, gpus, inspect, kernel_lines, no_container, surely_there
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
 from console.checks.container import GPUS, NEEDS, is_rootless, name_of, number, podman, recreate, seen
 from console.checks.machine import members
@@ -104,18 +104,10 @@ def _allowed(facts: Facts, found: Mapping[str, Any]) -> tuple[frozenset[int] | N
 
 
 def _bind(facts: Facts, cpus: str, node: str) -> Fix:
-    if is_rootless(facts) and not _is_v2(facts):
+    if is_rootless(facts) and not surely_there(facts, CGROUP_V2):  # rootless Podman ignores CPU sets on v1
         policy = f"--host-policy=gpu_0,numa-node={node}"
         return recreate(facts, {"flags": policy}, policy)
     return recreate(facts, {"cpus": cpus, "numa": node}, f"--cpuset-cpus={cpus} --cpuset-mems={node}")
-
-
-def _is_v2(facts: Facts) -> bool:
-    """Rootless Podman ignores CPU sets on cgroup v1."""
-    try:
-        return facts.exists(CGROUP_V2)
-    except Unknowable:
-        return False
 
 
 # -------------------------------------------------------------------------------------------------------------- memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.checks.box import BUS, DRIVER, KERNEL_LOG, NO_DEVICE, driver, gpus, kernel_lines
+from console.checks.box import BUS, DRIVER, KERNEL_LOG, NO_DEVICE, driver, gpus, kernel_lines, surely_there
 from console.checks.check import Answer, check, fail, ok, skip, warn
 from console.checks.driver_box import (
     FILES,
@@ -119,7 +119,7 @@ def _field(facts: Facts, name: str) -> tuple[str, Evidence] | None:
 
 def _enrol(facts: Facts, signer: str) -> Fix:
     """Enrol the key that the module is signed with. `mokutil --import` signs nothing."""
-    key = next((path for path in KEYS if _there(facts, path)), None)
+    key = next((path for path in KEYS if surely_there(facts, path)), None)
     if key is None or signer.startswith("NVIDIA"):
         return Fix(
             "S",
@@ -142,12 +142,5 @@ def _enrol(facts: Facts, signer: str) -> Fix:
 def _nouveau(facts: Facts) -> bool:
     try:
         return "nouveau" in modules(facts)
-    except Unknowable:
-        return False
-
-
-def _there(facts: Facts, path: str) -> bool:
-    try:
-        return facts.exists(path)
     except Unknowable:
         return False

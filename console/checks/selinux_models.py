@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from console.checks import selinux
-from console.checks.box import at, inspect, no_container
+from console.checks.box import at, inspect, no_container, surely_there
 from console.checks.check import Answer, check, fail, ok, skip, unknown, warn
 from console.checks.container import strings
 from console.clients import run_words
@@ -210,7 +210,7 @@ def _label(facts: Facts, root: str, wrong: int, seen: int) -> Fix:
         )
     path, rule = shlex.quote(root), _rule(root)
     known = _known(facts, rule)
-    has_tool = _has_semanage(facts)
+    has_tool = surely_there(facts, SEMANAGE)
     deeds: tuple[Deed, ...] = (Deed("run", ("restorecon", "-RF", root), seconds=600.0),)
     back: tuple[Deed, ...] = ()
     if not known:
@@ -239,7 +239,7 @@ def _label(facts: Facts, root: str, wrong: int, seen: int) -> Fix:
 def _commands(facts: Facts, root: str) -> tuple[str, ...]:
     path, rule = shlex.quote(root), _rule(root)
     add = () if _known(facts, rule) else (f"sudo semanage fcontext -a -t {SHARED_TYPE} {shlex.quote(rule)}",)
-    tool = () if not add or _has_semanage(facts) else ("sudo dnf -y install policycoreutils-python-utils",)
+    tool = () if not add or surely_there(facts, SEMANAGE) else ("sudo dnf -y install policycoreutils-python-utils",)
     return (*tool, *add, f"sudo restorecon -RF {path}")
 
 
@@ -255,13 +255,6 @@ def _known(facts: Facts, rule: str) -> bool:
             line.text.split()[:1] == [rule] and f":{SHARED_TYPE}:" in line.text
             for line in facts.lines(RULES, SHARED_TYPE)
         )
-    except Unknowable:
-        return False
-
-
-def _has_semanage(facts: Facts) -> bool:
-    try:
-        return facts.exists(SEMANAGE)
     except Unknowable:
         return False
 
