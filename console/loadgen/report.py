@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from console.core import units
+from console.core.sign import SIGNS
 from console.core.text import one_line
 from console.loadgen import verdict
 from console.loadgen.errors import total
@@ -67,33 +68,37 @@ def result_lines(run: Run) -> list[str]:
         lines.append(f"  difference   {gap}")
     limited = verdict.limit(run.load, client)
     lines.append(
-        f"  client       {'▲ ' + limited if limited else '● not the limit'}: "
+        f"  client       {SIGNS['warn'] + ' ' + limited if limited else SIGNS['ok'] + ' not the limit'}: "
         f"{100 * client.cpu_share:.0f} % of one core, {client.connections} connections"
     )
-    judged = run.steady.startswith("not judged")
-    lines.append(f"  steady       {'● ' if not run.steady else '? ' if judged else '▲ '}{run.steady or 'yes'}")
+    unjudged = run.steady.startswith("not judged")
+    sign = SIGNS["ok" if not run.steady else "unknown" if unjudged else "warn"]
+    lines.append(f"  steady       {sign} {run.steady or 'yes'}")
     if run.met is not None:
         lines.append(f"  goal         {_goal(run)}")
     lines += [f"  note         {note}" for note in run.notes if note != limited]
     if run.ended not in WHOLE:
-        lines.append(f"  ended        ▲ {run.ended}")
+        lines.append(f"  ended        {SIGNS['warn']} {run.ended}")
     if run.not_valid:
-        lines.append(f"  not valid    ✗ {run.not_valid}")
+        lines.append(f"  not valid    {SIGNS['fail']} {run.not_valid}")
     return lines
+
+
+def _goal_sign(run: Run) -> str:
+    return SIGNS["none" if run.met is None else "ok" if run.met else "fail"]
 
 
 def _goal(run: Run) -> str:
     failed = total(run.client.errors)
     p99 = units.millis(run.client.latency.p99)
     beside = f", with {failed} failed requests counted as slower than all" if failed else ""
-    sign = "●" if run.met else "✗"
-    return f"{sign} p99 {p99} {'<=' if run.met else 'against'} {run.goal_ms:g} ms{beside}"
+    return f"{_goal_sign(run)} p99 {p99} {'<=' if run.met else 'against'} {run.goal_ms:g} ms{beside}"
 
 
 def _server_lines(run: Run) -> list[str]:
     server = run.server
     if server is None:
-        return [f"  server       ? {run.server_unknown}"]
+        return [f"  server       {SIGNS['unknown']} {run.server_unknown}"]
     parts = [
         ("wait", server.queue_ms),
         ("input", server.input_ms),
@@ -125,11 +130,10 @@ def list_lines(runs: Sequence[Run], *, utc: bool) -> list[str]:
     lines = [_row(("RUN", "STARTED", "MODEL", "LOAD", "DONE/s", "p50", "p99", "ERRORS", "GOAL", "NOTE"), _LIST)]
     for run in runs:
         at = run.client.latency
-        goal = units.NONE if run.met is None else "●" if run.met else "✗"
         note = f"not valid: {run.not_valid}" if run.not_valid else run.ended if run.ended not in WHOLE else ""
         cells = (str(run.id), units.moment(run.wall, utc=utc), f"{run.model} {run.version}".strip(), run.load.words(),
                  units.rate(run.client.throughput), units.millis(at.p50), units.millis(at.p99),
-                 str(total(run.client.errors)), goal, one_line(note, 60))  # fmt: skip
+                 str(total(run.client.errors)), _goal_sign(run), one_line(note, 60))  # fmt: skip
         lines.append(_row(cells, _LIST))
     return lines
 
