@@ -46,10 +46,9 @@ from console.config import Settings
 from console.core.facts import AnswerFact, CommandFact, Facts, FileFact, SpaceFact
 from console.core.finding import Report
 from console.sources.facts import collect
-from console.sources.facts_host import NOT_RECORDED, Host, Recording
+from console.sources.facts_host import BOX, NOT_RECORDED, Host, Recording
 
 HERE = Path(__file__).parent / "trees"
-BOX = ".gpuconsole/box.json"
 _HEAD = "=== "
 _STARTS = tuple(_HEAD + start for start in ("/", "$ ", "@", "space ", "box "))
 """What a program prints may have lines with such signs too."""
@@ -150,28 +149,6 @@ class Tree:
 
     # ------------------------------------------------------------------------------------------------------- written
 
-    def box(self) -> dict[str, Any]:
-        """What `.gpuconsole/box.json` holds."""
-        files: dict[str, Any] = {}
-        for path in sorted({*self.files, *self.folders()}):
-            fact = self.files.get(path) or FileFact("dir", mode=0o755, uid=0, gid=0)
-            told = msgspec.to_builtins(fact)
-            for name in ("text", "target", "names", "cut"):
-                told.pop(name, None)
-            if fact.kind in ("file", "dir", "link", "absent"):
-                del told["kind"]
-            if fact.kind == "file" and fact.text is not None:
-                told.setdefault("size", len(fact.text.encode("utf-8", "surrogateescape")))
-            files[path] = {"mtime": self.wall - 86400, **told} if fact.kind not in ("link", "unknown") else told
-        return {
-            "wall": self.wall,
-            "host": self.host,
-            "files": files,
-            "commands": {words: msgspec.to_builtins(one) for words, one in self.commands.items()},
-            "answers": {name: msgspec.to_builtins(one) for name, one in self.answers.items()},
-            "spaces": {path: msgspec.to_builtins(one) for path, one in self.spaces.items()},
-        }
-
     def folders(self) -> Iterator[str]:
         """Folders that only their content tells of."""
         seen: set[str] = set()
@@ -189,7 +166,15 @@ class Tree:
             _lay(folder, path, self.files[path])
         target = folder / BOX
         target.parent.mkdir(exist_ok=True)
-        target.write_bytes(msgspec.json.encode(self.box()))
+        told = recording(self)
+        beside = {path: _beside(one) for path, one in told.files.items()}
+        target.write_bytes(msgspec.json.encode(replace(told, files=beside)))
+
+
+def _beside(one: Told) -> Told:
+    """What the folder cannot tell of this path itself."""
+    kind = None if one.kind in ("file", "dir", "link") else one.kind
+    return replace(one, kind=kind, text=None, cut=False, target=None, names=None)
 
 
 def _lay(folder: Path, path: str, fact: FileFact) -> None:
@@ -199,7 +184,7 @@ def _lay(folder: Path, path: str, fact: FileFact) -> None:
         target.mkdir(exist_ok=True)
     elif fact.kind == "link":
         target.symlink_to(str(fact.target))
-    elif fact.kind != "absent":
+    else:
         target.write_bytes((fact.text or "").encode("utf-8", "surrogateescape"))
 
 
@@ -364,8 +349,7 @@ NOWHERE = "/nonexistent-gpuconsole-tree"
 
 
 def recording(box: Tree) -> Recording:
-    """The tree as the collector reads it, with all texts: no folder is written. The same as `save` makes, but for the
-    reading of the files themselves."""
+    """The tree as the collector reads it, with all texts: no folder is needed."""
     told: dict[str, Told] = {}
     held: dict[str, list[str]] = {}
     for path in {*box.files, *box.folders()}:
