@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,8 +93,9 @@ def _read(path: Path) -> SpecFile:
         return SpecFile(str(path), error=f"it cannot be read: {error.strerror}")
 
 
+@lru_cache(16)
 def parsed(path: str, data: bytes | str) -> SpecFile:
-    """A spec file from its text; `error` set where it is none."""
+    """A spec file from its text; `error` set where it is none. The last ones are kept: many checks ask for the same."""
     try:
         document = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -50,7 +50,7 @@ _KINDS: Mapping[int, FileKind] = {
 }
 
 
-class Told(Struct, frozen=True, forbid_unknown_fields=True):
+class Told(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What a recording tells of one path beside (or instead of) the file in its folder; None = as the file is."""
 
     kind: FileKind | None = None
@@ -467,7 +467,10 @@ def _children(told: Mapping[str, Told]) -> dict[str, list[str]]:
             continue
         while path:
             folder, _, name = path.rpartition("/")
-            found.setdefault(folder, set()).add(name)
+            names = found.setdefault(folder, set())
+            if name in names:
+                break  # and so are the folders above
+            names.add(name)
             path = folder
     return {folder: sorted(names) for folder, names in found.items()}
 

@@ -212,8 +212,11 @@ class Facts(Struct, frozen=True, omit_defaults=True):
     def glob(self, pattern: str) -> tuple[str, ...]:
         """Paths that are there and match, sorted; Unknowable where a folder on the way could not be listed."""
         parts = pattern.split("/")
+        fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
         found: list[str] = []
         for path, fact in self.files.items():
+            if not path.startswith(fixed) and not fixed.startswith(path):
+                continue
             steps = path.split("/")
             if len(steps) > len(parts) or not all(map(fnmatchcase, steps, parts[: len(steps)])):
                 continue

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 
 import pytest
 
-from console.clients import cdi
 from console.core.finding import Cause
 from tests.checks.faults import Fault, both, faults, pairs
 from tests.checks.tree import Tree, judge, tree
@@ -21,15 +20,6 @@ WANTED_IN_PAIRS = 0.8
 
 MISSED: Mapping[str, str] = {}
 """Single faults that are not the verdict on top, with what is there instead."""
-
-
-@pytest.fixture(autouse=True)
-def each_spec_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same few spec files are read by every check of every box: that is most of the time."""
-    monkeypatch.setattr(cdi, "parsed", _parsed)
-
-
-_parsed = lru_cache(256)(cdi.parsed)
 
 
 @cache
