@@ -43,6 +43,11 @@ def gpu(box: Tree) -> str:
     )
 
 
+def bdf(box: Tree) -> str:
+    """The card's PCI address."""
+    return gpu(box).rsplit("/", 1)[-1]
+
+
 def spec(box: Tree) -> str:
     """Path of the CDI spec."""
     return next(path for path in ("/etc/cdi/nvidia.yaml", "/run/cdi/nvidia.yaml") if path in box.files)
@@ -82,6 +87,12 @@ def set_container(box: Tree, part: str, **fields: Any) -> None:
     box.change("@podman.inspect", lambda found: (found[part] if part else found).update(fields))
 
 
+def drop_words(box: Tree, *dropped: str) -> None:
+    """The container was made by a command without these words."""
+    words = [one for one in inspect(box)["Config"]["CreateCommand"] if one not in dropped]
+    set_container(box, "Config", CreateCommand=words)
+
+
 def set_card(box: Tree, **fields: Any) -> None:
     """Other figures of the card."""
 
@@ -105,6 +116,17 @@ def say(box: Tree, *lines: str) -> None:
     box.change("@podman.log", lambda log: log.extend(lines))
 
 
+def add_engine(box: Tree) -> None:
+    """One model more in the repository: `detector`, an engine of TensorRT."""
+    root = f"{models(box)}/detector"
+    label = box.files[models(box)].label
+    for path in (root, f"{root}/1"):
+        box.put(path, kind="dir", mode=0o755, label=label)
+    text = 'name: "detector"\nplatform: "tensorrt_plan"\nmax_batch_size: 8\n'
+    box.put(f"{root}/config.pbtxt", text, label=label)
+    box.put(f"{root}/1/model.plan", None, size=41_220_112, label=label)
+
+
 def swap_line(box: Tree, words: str, old: str, new: str) -> None:
     """Other words in what a program prints; KeyError where the old ones are not there."""
     fact = box.commands[words]
@@ -123,10 +145,18 @@ def drop_packages(box: Tree, pattern: str) -> None:
 # ------------------------------------------------------------------------------------------------------------- effects
 
 
-def no_server(box: Tree) -> None:
+def no_server(box: Tree, why: str = SILENT[0]) -> None:
     """Triton does not answer."""
     for name in ("metadata", "index", "configs", "stats"):
-        box.refuse(f"@triton.{name}", *SILENT)
+        box.refuse(f"@triton.{name}", why, SILENT[1])
+
+
+def no_podman(box: Tree, why: str, settle: str) -> None:
+    """Podman's socket is off."""
+    for name in ("ping", "info", "containers", "inspect", "image", "images", "log"):
+        box.refuse(f"@podman.{name}", why, settle)
+    box.remove("/run/podman/podman.sock")
+    set_unit(box, "podman.socket", ActiveState="inactive", SubState="dead", UnitFileState="disabled")
 
 
 def no_process(box: Tree) -> None:
@@ -148,16 +178,20 @@ def no_process(box: Tree) -> None:
     no_server(box)
 
 
+def without_rm(box: Tree) -> None:
+    """The container was made without `--rm`."""
+    drop_words(box, "--rm")
+    set_container(box, "HostConfig", AutoRemove=False)
+    box.change("@podman.containers", lambda found: found[0].update(AutoRemove=False))
+
+
 def down(box: Tree, error: str, code: int = 126, *, kept: bool = False) -> None:
     """The start fails with this error: a container of `--rm` is gone and its unit says it, another one keeps it.
 
     kept: the container was made without `--rm`, as this console makes them.
     """
     if kept:
-        words = [one for one in inspect(box)["Config"]["CreateCommand"] if one != "--rm"]
-        set_container(box, "Config", CreateCommand=words)
-        set_container(box, "HostConfig", AutoRemove=False)
-        box.change("@podman.containers", lambda found: found[0].update(AutoRemove=False))
+        without_rm(box)
     no_process(box)
     if inspect(box)["HostConfig"]["AutoRemove"]:
         for name in ("@podman.inspect", "@podman.image", "@podman.log"):
@@ -231,7 +265,19 @@ def no_nodes(box: Tree, *names: str) -> None:
             box.remove(f"/dev/char/{major}:{minor}")
 
 
-def unload(box: Tree, error: str = "") -> None:
+def no_modinfo(box: Tree) -> None:
+    """There is no module for the running kernel."""
+    for words in [one for one in box.commands if one.startswith("modinfo")]:
+        box.run(words, "", 1, "modinfo: ERROR: Module nvidia not found.\n")
+
+
+def no_node_to_inject(box: Tree, node: str) -> None:
+    """The start fails at this device node, which the spec names."""
+    missing = f'failed to stat CDI host device "{node}": no such file or directory'
+    down(box, f"setting up CDI devices: failed to inject devices: {missing}")
+
+
+def unload(box: Tree) -> None:
     """The nvidia modules are not loaded (since the last boot), so nothing of the driver is there."""
     kept_ = [one for one in box.text("/proc/modules").splitlines() if not one.startswith("nvidia")]
     box.put("/proc/modules", "\n".join(kept_).replace("nvidia,nvidia_drm,", "") + "\n")
@@ -253,9 +299,7 @@ def unload(box: Tree, error: str = "") -> None:
     )
     box.put("/proc/sys/kernel/tainted", "0\n")
     no_nvml(box, 9, "Driver Not Loaded")
-    node = "/dev/nvidia-modeset"
-    missing = f'failed to stat CDI host device "{node}": no such file or directory'
-    down(box, error or f"setting up CDI devices: failed to inject devices: {missing}")
+    no_node_to_inject(box, "/dev/nvidia-modeset")
 
 
 def upgrade(box: Tree, new: str, *, loaded: bool = True, respec: bool = False) -> str:

@@ -12,8 +12,7 @@ from tests.checks.tree import Tree
 
 @fault("B01", UBUNTU, takes="container unit server")
 def podman_too_old(box: Tree) -> None:
-    for name in ("@podman.ping",):
-        box.change(name, lambda ping: ping.update(version="3.4.4"))
+    box.change("@podman.ping", lambda ping: ping.update(version="3.4.4"))
     box.change("@podman.info", lambda info: info["version"].update(Version="3.4.4", APIVersion="3.4.4"))
     effects.swap_line(box, "podman --version", "4.6.2", "3.4.4")
     effects.swap_line(box, effects.packages(box), "4:4.6.2-0ubuntu22.04+obs81.12", "3.4.4+ds1-1ubuntu1")

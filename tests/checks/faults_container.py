@@ -12,14 +12,6 @@ from tests.checks.tree import Tree
 MIB = 1 << 20
 
 
-def _words(box: Tree, old: str, *new: str) -> None:
-    """Other words of the command that made the container."""
-    found: list[str] = []
-    for one in effects.inspect(box)["Config"]["CreateCommand"]:
-        found += list(new) if one == old else [one]
-    effects.set_container(box, "Config", CreateCommand=found)
-
-
 def _args(box: Tree, *more: str) -> None:
     """More flags of the server."""
 
@@ -65,9 +57,7 @@ def container_starts_again_and_again(box: Tree) -> None:
 
 @fault("E03", DEBIAN, EL8, takes="server", needs="container")
 def device_never_asked_for(box: Tree) -> None:
-    words = effects.inspect(box)["Config"]["CreateCommand"]
-    kept = [one for index, one in enumerate(words) if one not in ("--device", "nvidia.com/gpu=all")]
-    effects.set_container(box, "Config", CreateCommand=kept)
+    effects.drop_words(box, "--device", "nvidia.com/gpu=all")
     effects.set_container(box, "HostConfig", Devices=[])
     pid = effects.inspect(box)["State"]["Pid"]
     for name in effects.NODES:
@@ -135,7 +125,7 @@ def only_http_is_published(box: Tree) -> None:
 @fault("E08", EL8, DEBIAN, EL9, ROOTLESS, needs="container")
 def shared_memory_of_64m(box: Tree) -> None:
     effects.set_container(box, "HostConfig", ShmSize=65536000)
-    _words(box, "--shm-size=1g")
+    effects.drop_words(box, "--shm-size=1g")
     effects.say(
         box,
         "NOTE: The SHMEM allocation limit is set to the default of 64MB.  This may be",
@@ -162,9 +152,7 @@ def memlock_of_64k(box: Tree) -> None:
 @fault("E11", EL8, DEBIAN, EL9, ROOTLESS, needs="container")
 def stop_timeout_of_10s(box: Tree) -> None:
     effects.set_container(box, "Config", StopTimeout=10)
-    words = effects.inspect(box)["Config"]["CreateCommand"]
-    left = [one for one in words if one not in ("--stop-timeout", "60", "--stop-timeout=60")]
-    effects.set_container(box, "Config", CreateCommand=left)
+    effects.drop_words(box, "--stop-timeout", "60", "--stop-timeout=60")
     for path in box.under("/etc", r"(?:triton\.service|triton\.container)$"):
         if box.files[path].text and "--stop-timeout" in box.text(path):
             for text in (" --stop-timeout 60", "--stop-timeout=60 "):
@@ -287,5 +275,4 @@ def port_held_by_the_api_service(box: Tree) -> None:
 def firewall_reload_lost_the_ports(box: Tree) -> None:
     kept = [one for one in box.commands["iptables-save -t nat"].out.splitlines() if "NETAVARK" not in one]
     box.run("iptables-save -t nat", "\n".join(kept) + "\n")
-    for name in ("metadata", "index", "configs", "stats"):
-        box.refuse(f"@triton.{name}", "localhost:8000: timed out", "curl -s localhost:8000/v2/health/ready")
+    effects.no_server(box, "localhost:8000: timed out")

@@ -30,7 +30,7 @@ def nouveau_owns_the_gpu(box: Tree) -> None:
     box.put("/sys/bus/pci/drivers/nouveau/bind", "")
     box.edit("/proc/cmdline", " rd.driver.blacklist=nouveau modprobe.blacklist=nouveau", "")
     box.edit("/usr/lib/modprobe.d/nvidia.conf", "blacklist nouveau\n", "")
-    bdf = effects.gpu(box).rsplit("/", 1)[-1]
+    bdf = effects.bdf(box)
     effects.kernel(box, f"nouveau {bdf}: NVIDIA TU104 (164000a1)", f"NVRM: GPU {bdf} is already bound to nouveau.")
 
 
@@ -53,8 +53,7 @@ def uvm_not_loaded(box: Tree) -> None:
     box.remove("/sys/module/nvidia_uvm")
     effects.no_nodes(box, "nvidia-uvm", "nvidia-uvm-tools")
     box.change("@kernel.log", lambda log: log.update(lines=[one for one in log["lines"] if "uvm" not in one["text"]]))
-    missing = 'failed to stat CDI host device "/dev/nvidia-uvm": no such file or directory'
-    effects.down(box, f"setting up CDI devices: failed to inject devices: {missing}")
+    effects.no_node_to_inject(box, "/dev/nvidia-uvm")
 
 
 @fault("A06", EL9, UBUNTU, takes="driver", needs="driver")
@@ -77,8 +76,7 @@ def no_module_for_the_running_kernel(box: Tree) -> None:
     new = "5.15.0-127-generic"
     old = effects.release(box)
     _boot(box, old, new)
-    for words in [one for one in box.commands if one.startswith("modinfo")]:
-        box.run(words, "", 1, "modinfo: ERROR: Module nvidia not found.\n")
+    effects.no_modinfo(box)
     effects.unload(box)
 
 
@@ -88,8 +86,7 @@ def dkms_did_not_build_for_the_running_kernel(box: Tree) -> None:
     new = old.replace("-553.16.1", "-553.22.1").replace("-427.42.1", "-427.44.1").replace("-477.27.1", "-477.36.1")
     new = new.replace("6.1.0-28", "6.1.0-29")
     _boot(box, old, new)
-    for words in [one for one in box.commands if one.startswith("modinfo")]:
-        box.run(words, "", 1, "modinfo: ERROR: Module nvidia not found.\n")
+    effects.no_modinfo(box)
     effects.unload(box)
 
 
@@ -97,6 +94,11 @@ def _boot(box: Tree, old: str, new: str) -> None:
     """A newer kernel runs, with its headers and without the module."""
     for path in ("/proc/sys/kernel/osrelease", "/proc/version", "/proc/cmdline"):
         box.edit(path, old, new)
+    _install(box, old, new)
+
+
+def _install(box: Tree, old: str, new: str) -> None:
+    """A newer kernel is on disk, with its headers and without the module."""
     for path in box.under(f"/usr/lib/modules/{old}"):
         if "nouveau" in path or path.endswith("modules.dep"):
             box.files[path.replace(old, new)] = box.files[path]
@@ -108,18 +110,13 @@ def _boot(box: Tree, old: str, new: str) -> None:
 @fault("A07", EL8, EL9, also=("A09",))
 def next_kernel_has_no_module(box: Tree) -> None:
     old = effects.release(box)
-    new = old.replace("-553.16.1", "-553.22.1").replace("-427.42.1", "-427.44.1")
-    for path in box.under(f"/usr/lib/modules/{old}"):
-        if "nouveau" in path or path.endswith("modules.dep"):
-            box.files[path.replace(old, new)] = box.files[path]
-    box.link(f"/usr/lib/modules/{new}/build", f"/usr/src/kernels/{new}")
-    box.put(f"/usr/src/kernels/{new}/Makefile", None, size=68214)
+    _install(box, old, old.replace("-553.16.1", "-553.22.1").replace("-427.42.1", "-427.44.1"))
 
 
 @fault("A08", EL9, takes="driver container unit server")
 def open_module_on_a_card_without_gsp(box: Tree) -> None:
     card = effects.gpu(box)
-    bdf = card.rsplit("/", 1)[-1]
+    bdf = effects.bdf(box)
     box.put(f"{card}/device", "0x1db4\n")
     box.put(f"{card}/subsystem_device", "0x1214\n")
     box.remove(f"/proc/driver/nvidia/gpus/{bdf}")
@@ -205,8 +202,7 @@ def secure_boot_rejects_the_module(box: Tree) -> None:
 @fault("A16", ROCKY, EL8, DEBIAN, takes="container unit server", needs="driver", also=("B09",))
 def uvm_node_missing(box: Tree) -> None:
     effects.no_nodes(box, "nvidia-uvm", "nvidia-uvm-tools")
-    missing = 'failed to stat CDI host device "/dev/nvidia-uvm": no such file or directory'
-    effects.down(box, f"setting up CDI devices: failed to inject devices: {missing}")
+    effects.no_node_to_inject(box, "/dev/nvidia-uvm")
 
 
 @fault("A17", EL8, ROCKY, needs="driver")
@@ -217,7 +213,7 @@ def dev_char_links_missing(box: Tree) -> None:
 
 @fault("A18", EL9, takes="driver container unit server")
 def gsp_firmware_missing(box: Tree) -> None:
-    bdf = effects.gpu(box).rsplit("/", 1)[-1]
+    bdf = effects.bdf(box)
     for path in box.under("/usr/lib/firmware/nvidia"):
         box.remove(path)
     effects.kernel(
@@ -226,19 +222,22 @@ def gsp_firmware_missing(box: Tree) -> None:
         f"NVRM: GPU {bdf}: RmInitAdapter failed! (0x62:0x40:2345)",
         f"NVRM: GPU {bdf}: rm_init_adapter failed, device minor number 0",
     )
-    effects.no_nvml(box, 6, "Not Found")
-    box.run("nvidia-smi -q", "No devices were found\n", 6)
-    effects.down(box, "container exited before it was ready: No devices were found", 1)
+    _no_devices(box)
 
 
 @fault("A19", EL8, DEBIAN, ROCKY, takes="driver container unit server")
 def adapter_does_not_start(box: Tree) -> None:
-    bdf = effects.gpu(box).rsplit("/", 1)[-1]
+    bdf = effects.bdf(box)
     effects.kernel(
         box,
         f"NVRM: GPU {bdf}: RmInitAdapter failed! (0x24:0x65:1423)",
         f"NVRM: GPU {bdf}: rm_init_adapter failed, device minor number 0",
     )
+    _no_devices(box)
+
+
+def _no_devices(box: Tree) -> None:
+    """NVML starts and lists no card."""
     effects.no_nvml(box, 6, "Not Found")
     box.run("nvidia-smi -q", "No devices were found\n", 6)
     effects.down(box, "container exited before it was ready: No devices were found", 1)
@@ -251,16 +250,15 @@ def card_bound_to_vfio(box: Tree) -> None:
     box.put("/sys/bus/pci/drivers/vfio-pci/bind", "")
     box.put("/proc/modules", "vfio_pci 16384 0 - Live 0x0000000000000000\n" + box.text("/proc/modules"))
     box.edit("/proc/cmdline", " ro ", " ro intel_iommu=on vfio-pci.ids=10de:1eb8,10de:27b8 ")
-    bdf = effects.gpu(box).rsplit("/", 1)[-1]
+    bdf = effects.bdf(box)
     effects.kernel(box, f"vfio-pci {bdf}: enabling device (0000 -> 0002)")
 
 
 @fault("A02", EL8, DEBIAN, takes="driver container unit server")
 def card_not_on_the_bus(box: Tree) -> None:
-    card = effects.gpu(box)
+    card, bdf = effects.gpu(box), effects.bdf(box)
     effects.unload(box)
     box.remove(card)
-    bdf = card.rsplit("/", 1)[-1]
     box.remove(f"/sys/bus/pci/devices/{bdf}")
     box.remove(f"/sys/bus/pci/drivers/nvidia/{bdf}")
 

@@ -11,7 +11,8 @@ from tests.checks.tree import Tree
 
 
 def _bdf(box: Tree) -> str:
-    return effects.gpu(box).rsplit("/", 1)[-1].removesuffix(".0")
+    """As the kernel log writes it, without the function."""
+    return effects.bdf(box).removesuffix(".0")
 
 
 @fault("G13", EL8, DEBIAN, EL9, takes="driver server", needs="driver container")

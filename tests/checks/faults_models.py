@@ -58,13 +58,7 @@ def newer_version_does_not_serve(box: Tree) -> None:
 
 @fault("L05", ROCKY, DEBIAN, also=("E05", "E07"), needs="server container")
 def engine_of_another_tensorrt(box: Tree) -> None:
-    root = f"{effects.models(box)}/detector"
-    label = box.files[effects.models(box)].label
-    text = 'name: "detector"\nplatform: "tensorrt_plan"\nmax_batch_size: 8\n'
-    for path in (root, f"{root}/1"):
-        box.put(path, "", kind="dir", mode=0o755, label=label)
-    box.put(f"{root}/config.pbtxt", text, label=label)
-    box.put(f"{root}/1/model.plan", None, size=41_220_112, label=label)
+    effects.add_engine(box)
     reason = "Internal: unable to load plan file to auto complete config: /models/detector/1/model.plan"
     box.change(
         "@triton.index",

@@ -13,12 +13,9 @@ GIB = 1 << 30
 @fault("D01", EL8, EL9, DEBIAN, ROCKY, takes="podman container unit")
 def podman_socket_off(box: Tree) -> None:
     why = "/run/podman/podman.sock there is no such socket"
-    for name in ("ping", "info", "containers", "inspect", "image", "images", "log"):
-        box.refuse(f"@podman.{name}", why, "systemctl enable --now podman.socket")
-    box.remove("/run/podman/podman.sock")
-    off = {"ActiveState": "inactive", "SubState": "dead", "MainPID": "0"}
-    effects.set_unit(box, "podman.socket", **off, UnitFileState="disabled")
-    effects.set_unit(box, "podman.service", **off)
+    effects.no_podman(box, why, "systemctl enable --now podman.socket")
+    effects.set_unit(box, "podman.socket", MainPID="0")
+    effects.set_unit(box, "podman.service", ActiveState="inactive", SubState="dead", MainPID="0")
     box.tell("@processes", [one for one in box.value("@processes") if one["argv"][-2:] != ["system", "service"]])
 
 
@@ -89,8 +86,7 @@ def unit_gave_up(box: Tree) -> None:
 def unit_without_replace(box: Tree) -> None:
     box.edit("/etc/systemd/system/triton.service", "podman run --replace --rm --name", "podman run --rm --name")
     box.edit("/etc/systemd/system/triton.service", "ExecStopPost=/usr/bin/podman rm -f --ignore -t 10 triton\n", "")
-    words = [one for one in effects.inspect(box)["Config"]["CreateCommand"] if one != "--replace"]
-    effects.set_container(box, "Config", CreateCommand=words)
+    effects.drop_words(box, "--replace")
 
 
 @fault("K04", EL8, ROCKY, takes="unit container server")

@@ -349,10 +349,7 @@ def rootless_on_cgroup_v1(box: Tree) -> None:
 
 @case(ROOTFUL)
 def socket_is_off(box: Tree) -> None:
-    box.remove("/run/podman/podman.sock")
-    effect.set_unit(box, "podman.socket", ActiveState="inactive", SubState="dead", UnitFileState="disabled")
-    for name in ("ping", "info", "containers", "inspect", "image", "images", "log"):
-        box.refuse(f"@podman.{name}", "/run/podman/podman.sock is not there", "systemctl status podman.socket")
+    effect.no_podman(box, "/run/podman/podman.sock is not there", "systemctl status podman.socket")
 
 
 @case(ROOTFUL)
@@ -386,8 +383,7 @@ def module_was_not_built(box: Tree) -> None:
     box.remove(f"/usr/src/kernels/{release}")
     out = box.commands["dkms status"].out
     box.run("dkms status", "\n".join(one for one in out.splitlines() if release not in one) + "\n")
-    for words in [one for one in box.commands if one.startswith("modinfo")]:
-        box.run(words, "", 1, "modinfo: ERROR: Module nvidia not found.\n")
+    effect.no_modinfo(box)
 
 
 @case(ROOTFUL)

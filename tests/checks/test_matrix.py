@@ -66,6 +66,11 @@ def shows(*ids: str, on: str) -> Callable[[Change], Change]:
 # ------------------------------------------------------------------------------------------------------------ variants
 
 
+def _break(box: Tree, name: str) -> None:
+    """By the fault of that name."""
+    next(one for one in faults() if one.name == name).change(box)
+
+
 @shows("A01", on="rocky88")
 def centos_8(box: Tree) -> None:
     box.put(
@@ -75,7 +80,7 @@ def centos_8(box: Tree) -> None:
 
 @shows("A13", on="el8_rootful")
 def precompiled_modules_and_all_is_well(box: Tree) -> None:
-    next(one for one in faults() if one.name == "kernel-packages-filtered").change(box)
+    _break(box, "kernel-packages-filtered")
     lines = box.text("/var/log/dnf.log").splitlines()
     box.put("/var/log/dnf.log", "\n".join(one for one in lines if "kernel" not in one) + "\n")
 
@@ -87,7 +92,7 @@ def the_kernel_stumbled(box: Tree) -> None:
 
 @shows("A22", on="el9_quadlet")
 def fabric_manager_runs(box: Tree) -> None:
-    next(one for one in faults() if one.name == "fabric-manager-missing").change(box)
+    _break(box, "fabric-manager-missing")
     running = {"LoadState": "loaded", "ActiveState": "active", "SubState": "running", "UnitFileState": "enabled"}
     effects.set_unit(box, "nvidia-fabricmanager.service", **running)
     words = effects.packages(box)
@@ -240,13 +245,13 @@ _LINKS = "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5c1f0f6e)\n\t Link 0: {}\n\t L
 
 @shows("G22", on="rocky88")
 def links_are_up(box: Tree) -> None:
-    next(one for one in faults() if one.name == "second-card-not-in-nvml").change(box)
+    _break(box, "second-card-not-in-nvml")
     box.run("nvidia-smi nvlink --status", _LINKS.format("25 GB/s") + _LINKS.format("25 GB/s").replace("GPU 0", "GPU 1"))
 
 
 @shows("G22", on="rocky88")
 def links_are_down(box: Tree) -> None:
-    next(one for one in faults() if one.name == "second-card-not-in-nvml").change(box)
+    _break(box, "second-card-not-in-nvml")
     dead = _LINKS.replace("25 GB/s", "{}").format("<inactive>", "<inactive>")
     box.run("nvidia-smi nvlink --status", dead + dead.replace("GPU 0", "GPU 1"))
 
@@ -300,16 +305,12 @@ def nobody_manages_it(box: Tree) -> None:
 
 
 def _engine(box: Tree, trt: str, log: str = "") -> None:
-    root = effects.models(box)
-    for path in (f"{root}/detector", f"{root}/detector/1"):
-        box.put(path, kind="dir", mode=0o755)
-    box.put(f"{root}/detector/config.pbtxt", 'name: "detector"\nplatform: "tensorrt_plan"\nmax_batch_size: 8\n')
-    box.put(f"{root}/detector/1/model.plan", None, size=41_220_112)
+    effects.add_engine(box)
     header = "66 74 72 74 00 00 00 00 01 00 00 00 00 00 00 00 00 00 00 00 " + " ".join(
         f"{int(part):02x}" for part in trt.split(".")
     )
     for words in [one for one in box.commands if "*.plan" in one]:
-        box.run(words, f"{root}/detector/1/model.plan\n {header}\n")
+        box.run(words, f"{effects.models(box)}/detector/1/model.plan\n {header}\n")
     index = {"name": "detector", "version": "1", "state": "READY"}
     box.change("@triton.index", lambda found: found.append(index))
     if log:

@@ -139,9 +139,7 @@ def ordinary_user(box: Tree) -> None:
 
 def made_by_this_console(box: Tree) -> None:
     """Through Podman's API, without `--rm`, with the label that says so."""
-    words = [one for one in effects.inspect(box)["Config"]["CreateCommand"] if one != "--rm"]
-    effects.set_container(box, "Config", CreateCommand=words)
-    effects.set_container(box, "HostConfig", AutoRemove=False)
+    effects.without_rm(box)
     box.change("@podman.inspect", lambda found: found["Config"]["Labels"].update({"io.gpuconsole.managed": "1"}))
 
 
@@ -150,7 +148,7 @@ def restarted_by_hand(box: Tree) -> None:
     effects.set_container(
         box, "State", FinishedAt="2026-11-30T07:59:58.104411290Z", StartedAt="2026-11-30T08:00:10.204411290Z"
     )
-    bdf = effects.gpu(box).rsplit("/", 1)[-1].removesuffix(".0")
+    bdf = effects.bdf(box).removesuffix(".0")
     effects.kernel(box, f"NVRM: Xid (PCI:{bdf}): 43, pid=4812, name=tritonserver, Ch 00000008", ago=3602.0)
 
 
