@@ -1,4 +1,4 @@
-"""Private files of the console's own: written whole or not at all, lines appended and synced."""
+"""Files written whole or not at all; those of the console's own private, lines appended and synced."""
 
 from __future__ import annotations
 
@@ -21,11 +21,22 @@ def private_folder(path: Path) -> Path:
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read, whole or not at all; OSError when that fails."""
     private_folder(path.parent)
+    write_whole(path, text.encode("utf-8", "replace"), 0o600)
+
+
+def write_whole(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
+    """Put a file in place, whole or not at all; `owner` None = the caller. OSError when that fails.
+
+    The new file is made in the same folder, so that SELinux gives it that folder's label.
+    """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
             file.flush()
+            if owner is not None:
+                os.fchown(file.fileno(), *owner)
+            os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         Path(name).replace(path)
         sync_folder(path.parent)

@@ -17,7 +17,7 @@ from typing import Literal
 from msgspec import Struct
 
 from console.clients.commands import Output, run
-from console.clients.files import sync_folder
+from console.clients.files import write_whole
 from console.core.model import SourceError
 from console.core.text import decode, one_line
 
@@ -178,24 +178,10 @@ def install(path: str, data: bytes, like: Seen, root: bool) -> None:
 
 
 def _write(path: Path, data: bytes, like: Seen, root: bool) -> None:
-    """The new file is made in the same folder, so that SELinux gives it that folder's label."""
     owner = _make_folders(path.parent, root)
     if like.uid != -1:
         owner = like.uid, like.gid
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as made:
-            made.write(data)
-            made.flush()
-            if os.geteuid() == 0:
-                os.fchown(made.fileno(), *owner)
-            os.fchmod(made.fileno(), like.mode)
-            os.fsync(made.fileno())
-        os.replace(name, path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    write_whole(path, data, like.mode, owner if os.geteuid() == 0 else None)
 
 
 def _make_folders(folder: Path, root: bool) -> tuple[int, int]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from console.clients.commands import run
-from console.clients.files import private_folder, write_private
+from console.clients.files import private_folder, write_private, write_whole
 from console.clients.unit_text import Kind, UnitText
 from console.core.model import SourceError
 from console.core.text import decode, one_line
@@ -139,25 +139,12 @@ def _mode(path: Path) -> int:
 
 
 def install(path: Path, data: bytes | None, mode: int) -> None:
-    """Put a file in place, whole or not at all; None takes it away. OSError where that fails.
-
-    The temporary file is made in the same folder, so that SELinux gives it that folder's label.
-    """
+    """Put a file in place, whole or not at all; None takes it away. OSError where that fails."""
     if data is None:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_whole(path, data, mode)
 
 
 def writable(path: Path) -> bool:
