@@ -10,16 +10,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-import msgspec
-
 from console.checks.check import Check
-from console.checks.errors import Diagnosis, as_plain, decided, diagnose
+from console.checks.errors import Diagnosis, decided, diagnose
 from console.checks.run import all_checks, judged
 from console.core.encode import to_json
 from console.core.facts import ANSWERS, VARIABLES, Facts
 from console.core.finding import GROUPS, Finding, Fix
 from console.core.plan import WrongInput
-from console.core.sign import ASCII_SIGNS, SIGNS
+from console.core.sign import ASCII_SIGNS, SIGNS, Sign
 from console.core.text import decode, one_line
 
 Collect = Callable[..., Facts]
@@ -44,7 +42,7 @@ def explain_check(one: Check, collect: Collect, *, as_json: bool = False, ascii_
     facts = collect([one], slow=one.slow)
     finding = judged(one, facts)
     if as_json:
-        _write_json({"schema": SCHEMA, "check": _plain(one), "finding": msgspec.to_builtins(finding)})
+        _write_json({"schema": SCHEMA, "check": _plain(one), "finding": finding})
     else:
         _write(_of_check(one, facts, finding, ascii_only))
     return 0
@@ -89,8 +87,8 @@ def _block(label: str, lines: Sequence[str]) -> Iterator[str]:
         yield f"  {label if not number else '':<10}  {line}"
 
 
-def _sign(sign: str, ascii_only: bool) -> str:
-    return ASCII_SIGNS[sign] if ascii_only else SIGNS[sign]  # type: ignore[index]
+def _sign(sign: Sign, ascii_only: bool) -> str:
+    return ASCII_SIGNS[sign] if ascii_only else SIGNS[sign]
 
 
 _VARIABLE = re.compile(r"\{(" + "|".join(VARIABLES) + r")\}")
@@ -130,8 +128,7 @@ def explain_text(text: str, collect: Collect, *, as_json: bool = False, ascii_on
     findings = _findings(found, collect)
     told = [decided(one, findings) for one in found]
     if as_json:
-        plain = [msgspec.to_builtins(one) for one in findings]
-        _write_json({"schema": SCHEMA, "diagnoses": [as_plain(one) for one in told], "findings": plain})
+        _write_json({"schema": SCHEMA, "diagnoses": told, "findings": findings})
     elif not told:
         _write(["nothing in this text is known here; `gpuconsole check` looks at the box itself"])
     else:

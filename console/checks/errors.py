@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -94,10 +93,10 @@ def diagnose(text: str, findings: Sequence[Finding] = ()) -> tuple[Diagnosis, ..
 
     Findings of the box decide which of several checks it is. () where nothing in the text is known.
     """
-    text = _plain(text)
-    found = _of_table(text) + _of_kernel(text)
+    text, low = _lowered(_plain(text))
+    found = _of_table(text, low) + _of_xids(text, low) + _of_oom(text, low)
     if not found and len(text) <= WRAPPED:
-        found = _of_table(" ".join(text.split()))
+        found = _of_table(*_lowered(" ".join(text.split())))
     present = {one.rule for one, _ in found}
     ranked = sorted(found, key=lambda pair: _rank(pair[0], pair[1], present))
     return tuple(decided(one, findings) for one, _ in ranked)
@@ -140,6 +139,12 @@ def _plain(text: str) -> str:
     return _SPLIT.sub(r" \2\n\1", text)
 
 
+def _lowered(text: str) -> tuple[str, str]:
+    """The text and the same in lower case, in which the places agree."""
+    low = text.lower()
+    return (text, low) if len(low) == len(text) else (low, low)  # a few letters grow when they are lowered
+
+
 # ----------------------------------------------------------------------------------------------------------- the table
 
 
@@ -161,10 +166,7 @@ class _Found:
         self.last = max(self.last, line, key=lambda one: one.start)
 
 
-def _of_table(text: str) -> list[tuple[Diagnosis, int]]:
-    low = text.lower()
-    if len(low) != len(text):  # a few letters grow when they are lowered, and places would not agree
-        low = text = low
+def _of_table(text: str, low: str) -> list[tuple[Diagnosis, int]]:
     taken: dict[int, list[tuple[int, int]]] = {}
     found: dict[tuple[str, str], _Found] = {}
     for generic in (False, True):
@@ -324,13 +326,6 @@ def _action(one: Incident) -> str:
     return "none: it is an ordinary end, as by a kill at its stop" if one.follows_nothing else one.action
 
 
-def _of_kernel(text: str) -> list[tuple[Diagnosis, int]]:
-    low = text.lower()
-    if len(low) != len(text):
-        low = text = low
-    return _of_xids(text, low) + _of_oom(text, low)
-
-
 def _of_xids(text: str, low: str) -> list[tuple[Diagnosis, int]]:
     lines, faults = _xids(sorted(_lines_with(("xid (",), text, low), key=lambda line: line.start))
     groups: dict[tuple[str, int, str], list[Incident]] = {}
@@ -426,9 +421,3 @@ def _seconds(year: int, month: int, day: int, clock: Sequence[int]) -> float | N
     except ValueError:
         return None
     return float(days * 86400 + clock[0] * 3600 + clock[1] * 60 + clock[2])
-
-
-def as_plain(one: Diagnosis) -> dict[str, Any]:
-    """For --json."""
-    plain: dict[str, Any] = msgspec.to_builtins(one)
-    return plain

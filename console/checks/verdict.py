@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import structs
+
 from console.checks import container
 from console.checks.errors import xid_title
 from console.checks.links import FELT, WRONG, Graph, graph, rule
@@ -53,12 +55,8 @@ def causes(facts: Facts, findings: Sequence[Finding]) -> tuple[Cause, ...]:
     if not made:
         return ()
     order = tuple(_order(facts, known, web, [one.id for one in made]))
-    rest = [_with_order(one, tuple(_order(facts, known, web, [one.id]))) for one in made[1:]]
-    return (_with_order(made[0], order), *rest)
-
-
-def _with_order(one: Cause, order: tuple[MendingStep, ...]) -> Cause:
-    return Cause(one.id, one.title, one.trust, one.sign, one.signs, one.consequences, order)
+    rest = [structs.replace(one, order=tuple(_order(facts, known, web, [one.id]))) for one in made[1:]]
+    return (structs.replace(made[0], order=order), *rest)
 
 
 def _roots(web: Graph, known: Mapping[str, Finding]) -> list[str]:
