@@ -11,6 +11,7 @@ from console.advisors.rule import MAX_NAME, Look, rule, verdict
 from console.core import units
 from console.core.model import Event, GpuProcess, GpuState, KernelFault, ModelRow, Verdict
 from console.core.text import one_line
+from console.core.xid_incidents import same_card
 
 _RECOVERY = re.compile(r"recovery action changed from .* to 0x([0-9a-f]+) \(([^)]+)\)", re.IGNORECASE)
 _NVML_CODE = re.compile(r"\berror (\d+)\b", re.IGNORECASE)
@@ -115,18 +116,7 @@ def _xids(look: Look, gpu: GpuState | None) -> list[KernelFault]:
     found = [fault for fault in (log.faults if log else ()) if fault.kind == "xid" and fault.xid is not None]
     if gpu is None:
         return found
-    return [fault for fault in found if _same_bus(fault.pci_bus_id, gpu.pci_bus_id)]
-
-
-def _same_bus(a: str | None, b: str | None) -> bool:
-    """True unless both are known and differ. The kernel writes 0000:3b:00, NVML 00000000:3B:00.0."""
-    if not a or not b:
-        return True
-    return _bus(a) == _bus(b)
-
-
-def _bus(text: str) -> str:
-    return ":".join(part.lstrip("0") for part in text.lower().split(".")[0].split(":"))
+    return [fault for fault in found if same_card(fault.pci_bus_id, gpu.pci_bus_id)]
 
 
 def _action(look: Look, fault: KernelFault) -> str:

@@ -54,7 +54,12 @@ class Incident(Struct, frozen=True):
 def pci_address(text: str) -> str:
     """`00000000:3B:00.0` of NVML and `PCI:0000:3b:00` of the kernel as sysfs has them, without the function."""
     match = _ADDRESS.search(text.lower())
-    return f"{match[1][-4:]}:{match[2]}:{match[3]}" if match else text.lower()
+    return f"{match[1].lstrip('0').zfill(4)}:{match[2]}:{match[3]}" if match else text.lower()
+
+
+def same_card(one: str | None, other: str | None) -> bool:
+    """Whether two addresses, in whichever spelling, are of one card; True where one of them is not told."""
+    return not one or not other or pci_address(one) == pci_address(other)
 
 
 def incidents(faults: Sequence[KernelFault]) -> tuple[Incident, ...]:

@@ -6,7 +6,7 @@ import pytest
 
 from console.core.kernel_faults import parse
 from console.core.model import KernelFault
-from console.core.xid_incidents import TOGETHER, incidents, pci_address
+from console.core.xid_incidents import TOGETHER, incidents, pci_address, same_card
 
 
 def faults(*lines: tuple[float, str]) -> list[KernelFault]:
@@ -77,3 +77,6 @@ def test_only_45_follows_nothing() -> None:
 @pytest.mark.parametrize("text", ["00000000:3B:00.0", "PCI:0000:3b:00", "0000:3b:00.0", "0000:3B:00"])
 def test_addresses_of_kernel_and_nvml_agree(text: str) -> None:
     assert pci_address(text) == "0000:3b:00"
+    assert same_card(text, "0000:3b:00")
+    assert not same_card(text, "00010000:3B:00.0")
+    assert same_card(text, None)

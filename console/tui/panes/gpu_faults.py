@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from console.core.model import GpuState, KernelFault, KernelLog
 from console.core.text import one_line
 from console.core.xid import describe
+from console.core.xid_incidents import same_card
 from console.tui.panes.base import Pane, View
 from console.tui.panes.wording import failed, sign, wrapped
 from console.tui.widgets.cells import Line
@@ -66,17 +67,7 @@ def _of_card(log: KernelLog, card: GpuState | None) -> list[KernelFault]:
 
 def same_bus(bus_id: str | None, card: GpuState | None) -> bool:
     """The kernel writes `0000:3b:00`, NVML `00000000:3B:00.0`."""
-    if bus_id is None or card is None or card.pci_bus_id is None:
-        return True
-    return _bus(bus_id) == _bus(card.pci_bus_id)
-
-
-def _bus(text: str) -> tuple[int, ...] | str:
-    parts = text.partition(".")[0].split(":")
-    try:
-        return tuple(int(part, 16) for part in parts)
-    except ValueError:
-        return text
+    return card is None or same_card(bus_id, card.pci_bus_id)
 
 
 def _fault(fault: KernelFault, view: View) -> list[Row]:

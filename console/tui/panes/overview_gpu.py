@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from console.core import units
 from console.core.model import Failure, GpuBox, GpuProcess, GpuState, KernelFault, Reading
 from console.core.text import one_line
+from console.core.xid_incidents import same_card
 from console.tui.panes.base import Pane, View
 from console.tui.panes.wording import wrapped
 from console.tui.signs import SIGNS
@@ -418,14 +419,9 @@ def last_xid(view: View, card: GpuState) -> KernelFault | None:
     """The newest Xid of this card since boot."""
     log = view.snapshot.kernel.value
     for fault in reversed(log.faults if log else ()):
-        if fault.kind == "xid" and (fault.pci_bus_id is None or _same_bus(fault.pci_bus_id, card.pci_bus_id)):
+        if fault.kind == "xid" and same_card(fault.pci_bus_id, card.pci_bus_id):
             return fault
     return None
-
-
-def _same_bus(one: str, other: str | None) -> bool:
-    """`0000:3b:00` against `00000000:3B:00.0`."""
-    return other is None or one.casefold().split(".")[0][-7:] == other.casefold().split(".")[0][-7:]
 
 
 def _ecc(card: GpuState) -> str:
