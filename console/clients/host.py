@@ -6,8 +6,10 @@ FileNotFoundError, one of another form ValueError; both are what the caller turn
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +58,14 @@ class Process(Struct, frozen=True):
     cpu_seconds: float
     rss: int
     start_ticks: int
+
+
+class Listening(Struct, frozen=True):
+    """A listening TCP socket; inode 0 = not told."""
+
+    address: str
+    port: int
+    inode: int
 
 
 def head(path: Path, size: int = 4096) -> str:
@@ -281,14 +291,29 @@ def listener(port: int, root: Path = Path("/")) -> int | None:
 
 
 def _listening(port: int, root: Path) -> set[str]:
-    found: set[str] = set()
+    return {f"socket:[{one.inode}]" for one in listening(root) if one.port == port}
+
+
+def listening(root: Path = Path("/")) -> list[Listening]:
+    """Listening TCP sockets of this network namespace; a table that cannot be read has none."""
+    found: list[Listening] = []
     for name in ("tcp", "tcp6"):
         try:
-            lines = (root / "proc/net" / name).read_text().splitlines()[1:]
+            lines = (root / "proc/net" / name).read_text("ascii", "replace").splitlines()[1:]
         except OSError:
             continue
         for line in lines:
             words = line.split()
-            if len(words) > 9 and words[3] == "0A" and int(words[1].rpartition(":")[2], 16) == port:
-                found.add(f"socket:[{words[9]}]")
+            if len(words) < 10 or words[3] != "0A":
+                continue
+            address, _, port = words[1].rpartition(":")
+            with contextlib.suppress(ValueError, OSError):
+                found.append(Listening(_address(address), int(port, 16), whole_number(words[9]) or 0))
     return found
+
+
+def _address(text: str) -> str:
+    """Of /proc/net/tcp{,6}: words of four bytes in the machine's own order, which is little-endian where GPUs are."""
+    data = bytes.fromhex(text)
+    swapped = b"".join(data[at : at + 4][::-1] for at in range(0, len(data), 4))
+    return socket.inet_ntop(socket.AF_INET if len(swapped) == 4 else socket.AF_INET6, swapped)

@@ -8,7 +8,6 @@ import grp
 import os
 import pwd
 import re
-import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -158,7 +157,7 @@ def _uid(status: str) -> int | None:
 
 def ports(root: Path) -> list[dict[str, Any]]:
     """Listening TCP sockets of this network namespace with who holds them, as far as /proc/PID/fd may be read."""
-    rows = [row for name in ("tcp", "tcp6") for row in _listening(_read(root / "proc/net" / name))]
+    rows: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in machine.listening(root)]
     if not rows and not os.path.exists(root / "proc/net/tcp"):
         raise SourceError("unavailable", "/proc/net/tcp cannot be read")
     holders = _holders(root, {int(row["inode"]) for row in rows})
@@ -167,28 +166,6 @@ def ports(root: Path) -> list[dict[str, Any]]:
         first = row["pids"][0] if row["pids"] else None
         row["process"] = _process_name(root, first) if first is not None else None
     return rows
-
-
-def _listening(table: str) -> list[dict[str, Any]]:
-    found = []
-    for line in table.splitlines()[1:]:
-        words = line.split()
-        if len(words) < 10 or words[3] != "0A":
-            continue
-        address, _, port = words[1].rpartition(":")
-        inode = whole_number(words[9])
-        try:
-            found.append({"address": _address(address), "port": int(port, 16), "inode": inode or 0})
-        except (ValueError, OSError):
-            continue
-    return found
-
-
-def _address(text: str) -> str:
-    """Of /proc/net/tcp{,6}: words of four bytes in the machine's own order, which is little-endian where GPUs are."""
-    data = bytes.fromhex(text)
-    swapped = b"".join(data[at : at + 4][::-1] for at in range(0, len(data), 4))
-    return socket.inet_ntop(socket.AF_INET if len(swapped) == 4 else socket.AF_INET6, swapped)
 
 
 def _holders(root: Path, inodes: set[int]) -> dict[int, set[int]]:
