@@ -55,10 +55,10 @@ def _mask_assignment(match: re.Match[str]) -> str:
     name, mid, value = match["name"], match["mid"], match["value"]
     if mid.startswith(":") and value.startswith("//"):
         return match.group()
-    return f"{name}{mid}{MASK}" if is_secret_name(name) and not _is_count(name, value) else match.group()
+    return f"{name}{mid}{MASK}" if is_secret_name(name) and not is_count(name, value) else match.group()
 
 
-def _is_count(name: str, value: str) -> bool:
+def is_count(name: str, value: str) -> bool:
     """`max_tokens=512` is a number of tokens, no token."""
     return name.lower().endswith("tokens") and value.isdigit() and len(value) <= 9
 

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from console.core.facts import AnswerFact, CommandFact, Facts, FileFact
-from console.core.secrets import MASK, is_secret_name, mask_command, mask_labels, mask_text
+from console.core.secrets import MASK, is_count, is_secret_name, mask_command, mask_labels, mask_text
 
 SHORTEST = 4
 """Characters of a value that is masked word for word; a shorter one stands in half of all texts."""
@@ -258,9 +258,7 @@ def _pair(match: re.Match[str]) -> str:
     # `key: "..."` is how protobuf texts and many lists name a thing
     if name.lower() in ("key", "keys") or plain.lower() in _NO_SECRETS or not plain or not is_secret_name(name):
         return match.group()
-    if mid.strip(" \t\"'") == ":" and plain.startswith("//"):
-        return match.group()
-    if name.lower().endswith("tokens") and plain.isdigit() and len(plain) <= 9:
+    if is_count(name, plain) or (mid.strip(" \t\"'") == ":" and plain.startswith("//")):
         return match.group()
     return f"{name}{mid}{quote}{MASK}{quote}"
 
