@@ -197,6 +197,7 @@ def _wanted(wish: Wish) -> Wanted:
     if wish.golden and (wish.data or wish.random or wish.shapes or wish.batch != 1):
         raise WrongInput("--golden sends the kept question as it is; leave out --data, --random, --shape and --batch")
     for flag, value, most in (
+        ("--chance", wish.seed, 2**62),
         ("--priority", wish.priority, 2**32 - 1),
         ("--queue-timeout-us", wish.queue_timeout_us, 2**62),
     ):

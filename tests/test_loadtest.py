@@ -108,6 +108,7 @@ def test_read_only_sends_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -
         (["ranking", "--timeout", "0"], "--timeout must be from 0.01"),
         (["ranking", "--max-errors", "101"], "--max-errors must be from 0 to 100"),
         (["ranking", "--priority=-1"], "--priority must be from 0"),
+        (["ranking", "--chance=-1", "--random"], "--chance must be from 0"),
         (["ranking", "--batch", "0"], "--batch must be from 1"),
         (["ranking", "--batch", "5000"], "ranking takes at most 16 a request"),
         (["ranking", "--golden"], "no question is kept for ranking"),
