@@ -63,7 +63,8 @@ class SimulatorProcess:
         )
         self._host_folder = HostFolder(folder / ROOT)
         self._machine = machine(scene.nvml_error != 0)
-        self._shown: tuple[Container, int] | None = None
+        self._shown: tuple[Container | None, int] | None = None
+        """Whose files are there, and of which of its runs; None = nothing was written yet."""
         self._files: dict[str, str] = {}
         self._pulse = Pulse()
         self._triton = TritonServer(self._box, self._catch_up)
@@ -83,7 +84,6 @@ class SimulatorProcess:
             await self._triton.follow()
             await podman.start(self._folder / SOCKET_FILE)
             self._host_folder.write(self._box.host.fixed_files(self._box.scene.nvml_error != 0))
-            self._record()
             self._write_state()
             self._write_ready()
             await self._live()
@@ -97,11 +97,6 @@ class SimulatorProcess:
         real = self._folder / ROOT / str(path).lstrip("/")
         real.mkdir(parents=True)
         path.symlink_to(real)
-
-    def _record(self) -> None:
-        """What files of the folder cannot tell."""
-        running = self._box.containers.running
-        self._host_folder.write({RECORDING: recording(self._machine, running, self._repository)})
 
     async def _live(self) -> None:
         commands = asyncio.create_task(self._read_stdin())
@@ -162,9 +157,9 @@ class SimulatorProcess:
             self._state_written_s = second
 
     def _show_container(self) -> None:
-        """The files of the process that lives, and none of one that is gone."""
+        """The files of the process that lives and none of one that is gone; what files cannot tell, beside them."""
         running = self._box.containers.running
-        now = None if running is None else (running, running.runs)
+        now = running, 0 if running is None else running.runs
         if now == self._shown:
             return
         self._host_folder.remove(self._files)
@@ -172,7 +167,7 @@ class SimulatorProcess:
         self._host_folder.write(self._files)
         moving = self._box.host.moving_files(running, self._box.now_ns)
         self._files |= {name: text for name, text in moving.items() if running is not None and _is_of(name, running)}
-        self._record()
+        self._host_folder.write({RECORDING: recording(self._machine, running, self._repository)})
         self._shown = now
 
     def _obey_card_settings(self) -> None:

@@ -8,7 +8,6 @@ container that runs, and from the model repository.
 from __future__ import annotations
 
 import contextlib
-import json
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -17,22 +16,27 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import msgspec
+
+from console.clients.tree import RECORDING, Told
+from console.core.facts import AnswerFact, CommandFact, SpaceFact
 from console.simulator.card import DRIVER, NAME, UPDATED_LIBRARY, UUID
 from console.simulator.containers import ADDRESS, Container
 from console.simulator.host import CARD, CORES, HOSTNAME, KERNEL, LIBRARIES
 
-FILE = ".gpuconsole/box.json"
+FILE = f"{RECORDING}/box.json"
 MIB = 1024 * 1024
 HEAD = 28
 """Bytes of an engine file's beginning that checks look at."""
-SEEN = {"kind": "file", "size": MIB}
-PROGRAM = {"kind": "file", "mode": 0o755, "size": MIB, "label": "system_u:object_r:bin_t:s0"}
-LIBRARY = {"kind": "file", "mode": 0o755, "size": 2 * MIB, "label": "system_u:object_r:lib_t:s0"}
+SEEN = Told("file", size=MIB)
+PROGRAM = Told("file", mode=0o755, size=MIB, label="system_u:object_r:bin_t:s0")
+LIBRARY = Told("file", mode=0o755, size=2 * MIB, label="system_u:object_r:lib_t:s0")
 DEVICE_LABEL = "system_u:object_r:xserver_misc_device_t:s0"
 MODEL_LABEL = "system_u:object_r:container_file_t:s0"
 CONMON_BEFORE = 3
 """Process ids by which conmon's comes before the container's own."""
-Told = dict[str, Any]
+Row = dict[str, Any]
+"""Of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +44,11 @@ class Machine:
     """What host.toml says, for one driver on disk."""
 
     files: Mapping[str, Told]
-    devices: Mapping[str, list[int]]
-    commands: Mapping[str, Told]
-    spaces: Mapping[str, Told]
-    units: Mapping[str, Told]
+    devices: Mapping[str, tuple[int, int, int, int]]
+    """Path below /dev -> major, minor, mode, group."""
+    commands: Mapping[str, CommandFact]
+    spaces: Mapping[str, SpaceFact]
+    units: Mapping[str, Row]
 
 
 def machine(mismatch: bool) -> Machine:
@@ -62,27 +67,29 @@ def machine(mismatch: bool) -> Machine:
     files["/proc/cpuinfo"] = _file("\n".join(_processor(number) for number in range(CORES)))
     commands = {words: _command(one) for words, one in told["commands"].items()}
     commands["nvidia-smi -q"] = _query(mismatch)
-    return Machine(files, told["devices"], commands, told["spaces"], dict(_units(told["units"])))
+    devices = {name: tuple(numbers) for name, numbers in told["devices"].items()}
+    spaces = msgspec.convert(told["spaces"], dict[str, SpaceFact])
+    return Machine(files, devices, commands, spaces, dict(_units(told["units"])))
 
 
-def _file(told: str | Told) -> Told:
-    return {"kind": "file", "text": told} if isinstance(told, str) else told
+def _file(told: str | Row) -> Told:
+    return Told("file", text=told) if isinstance(told, str) else msgspec.convert(told, Told)
 
 
-def _command(told: str | Told) -> Told:
-    return {"code": 0, "out": told} if isinstance(told, str) else told
+def _command(told: str | Row) -> CommandFact:
+    return CommandFact(0, told) if isinstance(told, str) else msgspec.convert(told, CommandFact)
 
 
-def _query(mismatch: bool) -> Told:
+def _query(mismatch: bool) -> CommandFact:
     if mismatch:
-        return {"code": 18, "out": "Failed to initialize NVML: Driver/library version mismatch\n"}
-    return {
-        "code": 0,
-        "out": f"Driver Version                            : {DRIVER}\nAttached GPUs                             : 1\n"
+        return CommandFact(18, "Failed to initialize NVML: Driver/library version mismatch\n")
+    return CommandFact(
+        0,
+        f"Driver Version                            : {DRIVER}\nAttached GPUs                             : 1\n"
         f"GPU 0000{CARD.upper()}\n    Product Name                          : {NAME}\n"
         f"    GPU UUID                              : {UUID}\n    ECC Mode\n"
         "        Current                           : Enabled\n        Pending                           : Enabled\n",
-    }
+    )
 
 
 def _processor(number: int) -> str:
@@ -93,7 +100,7 @@ def _processor(number: int) -> str:
     )
 
 
-def _units(told: Mapping[str, list[str]]) -> Iterator[tuple[str, Told]]:
+def _units(told: Mapping[str, list[str]]) -> Iterator[tuple[str, Row]]:
     states = {
         "running": ("loaded", "active", "running", "enabled"),
         "stopped": ("loaded", "inactive", "dead", "disabled"),
@@ -123,30 +130,29 @@ def _units(told: Mapping[str, list[str]]) -> Iterator[tuple[str, Told]]:
 
 
 def recording(box: Machine, container: Container | None, repository: Path) -> str:
-    """The recording's text while this container runs (None = none does)."""
+    """The recording's text (sources/facts_host.py, Recording) while this container runs (None = none does)."""
     files = {**box.files, **_devices(box, ""), **dict(_models(repository))}
     if container is not None:
         files |= _devices(box, f"/proc/{container.pid}/root")
     heads = f"find {shlex.quote(str(repository))} -mindepth 3 -maxdepth 3 -name '*.plan'"
     heads += f" -printf '%p\\n' -exec od -A n -t x1 -N {HEAD} {{}} ';'"
     commands = {
-        heads: {"code": 0, "out": "".join(_heads(repository))},
-        "iptables-save -t nat": {"code": 0, "out": _nat_rules(container)},
+        heads: CommandFact(0, "".join(_heads(repository))),
+        "iptables-save -t nat": CommandFact(0, _nat_rules(container)),
     }
-    return json.dumps(
-        {
-            "host": HOSTNAME,
-            "files": files,
-            "commands": {**box.commands, **commands},
-            "answers": {
-                "@me": {"value": {"uid": 0, "user": "root", "groups": ["root"], "sudo": True}},
-                "@units": {"value": box.units},
-                "@ports": {"value": _ports(container)},
-                "@processes": {"value": _processes(container)},
-            },
-            "spaces": box.spaces,
-        }
-    )
+    told = {
+        "host": HOSTNAME,
+        "files": files,
+        "commands": {**box.commands, **commands},
+        "answers": {
+            "@me": AnswerFact({"uid": 0, "user": "root", "groups": ["root"], "sudo": True}),
+            "@units": AnswerFact(box.units),
+            "@ports": AnswerFact(_ports(container)),
+            "@processes": AnswerFact(_processes(container)),
+        },
+        "spaces": box.spaces,
+    }
+    return msgspec.json.encode(told).decode()
 
 
 def _devices(box: Machine, root: str) -> dict[str, Told]:
@@ -154,17 +160,17 @@ def _devices(box: Machine, root: str) -> dict[str, Told]:
     for name, (major, minor, mode, group) in box.devices.items():
         if root and "dri" in name:
             continue
-        node = {"kind": "char", "device": [major, minor], "mode": mode, "gid": group, "label": DEVICE_LABEL}
+        node = Told("char", device=(major, minor), mode=mode, gid=group, label=DEVICE_LABEL)
         found[f"{root}/dev/{name}"] = node
         if not root and major != 226:
-            found[f"/dev/char/{major}:{minor}"] = {"target": f"../{name}"}
+            found[f"/dev/char/{major}:{minor}"] = Told(target=f"../{name}")
     return found
 
 
 def _models(repository: Path) -> Iterator[tuple[str, Told]]:
     for path in (repository, *sorted(repository.rglob("*"))):
         with contextlib.suppress(FileNotFoundError):  # somebody changes the repository meanwhile
-            yield str(path), {"label": MODEL_LABEL, "mtime": path.stat().st_mtime}
+            yield str(path), Told(label=MODEL_LABEL, mtime=path.stat().st_mtime)
 
 
 def _heads(repository: Path) -> Iterator[str]:
@@ -185,7 +191,7 @@ def _nat_rules(container: Container | None) -> str:
     return f"*nat\n:NETAVARK-DN-1D8721804F16F - [0:0]\n{''.join(rules)}COMMIT\n"
 
 
-def _ports(container: Container | None) -> list[Told]:
+def _ports(container: Container | None) -> list[Row]:
     """Listening sockets: conmon holds those that Podman publishes."""
     rows = [{"address": "0.0.0.0", "port": 22, "inode": 31122, "pids": [1390], "process": "sshd"}]
     if container is not None:
@@ -195,7 +201,7 @@ def _ports(container: Container | None) -> list[Told]:
     return rows
 
 
-def _processes(container: Container | None) -> list[Told]:
+def _processes(container: Container | None) -> list[Row]:
     rows = [
         _process(1402, 1, "nvidia-persistenced", ["/usr/bin/nvidia-persistenced", "--user", "nvidia-persistenced"])
         | {"uid": 989, "user": "nvidia-persistenced"},
@@ -210,6 +216,6 @@ def _processes(container: Container | None) -> list[Told]:
     return rows
 
 
-def _process(pid: int, parent: int, name: str, argv: list[str]) -> Told:
+def _process(pid: int, parent: int, name: str, argv: list[str]) -> Row:
     known = {"pid": pid, "parent": parent, "uid": 0, "user": "root", "name": name, "argv": argv}
     return {**known, "cgroup": f"/system.slice/{name}.service"}
