@@ -18,7 +18,7 @@ from console.actions.base import Action, Run
 from console.actions.box import Box
 from console.actions.target import chosen_name
 from console.actions.wanted_unit import Wanted, wanted_unit
-from console.clients import run_words, unit_files, unit_text
+from console.clients import host_files, run_words, unit_files, unit_text
 from console.clients.unit_files import Kept
 from console.clients.unit_text import Kind
 from console.core.model import SourceError
@@ -334,7 +334,7 @@ def _refusal(wanted: Wanted, checks: Sequence[Check]) -> str:
     failed = next((check.text for check in checks if check.sign == "fail"), "")
     if failed:
         return f"it would not be accepted: {failed}"
-    blocked = next((one for one in wanted.paths if not unit_files.writable(one)), None)
+    blocked = next((one for one in wanted.paths if not host_files.writable(one)), None)
     if blocked is not None and not wanted.user:
         return f"you may not write to {blocked.parent}: run gpuconsole with sudo"
     return f"you may not write to {blocked.parent}" if blocked is not None else ""

@@ -145,10 +145,11 @@ def foreign_link(path: str) -> str:
 def is_ours(path: str, uid: int) -> bool:
     """Whether this user can put a file there himself, and it would still belong to `uid` (-1 = there is none yet)."""
     me = os.geteuid()
-    return me == 0 or (uid in (-1, me) and _writable(path))
+    return me == 0 or (uid in (-1, me) and writable(path))
 
 
-def _writable(path: str) -> bool:
+def writable(path: str | Path) -> bool:
+    """Whether this user may put a file there: into its folder, or the first above it that there is."""
     for folder in Path(path).parents:
         try:
             os.stat(folder)
@@ -234,7 +235,7 @@ def give_mode(path: str, mode: int, root: bool) -> None:
 def remove(path: str, root: bool) -> None:
     """Take a file away; SourceError where that fails."""
     try:
-        if os.geteuid() == 0 or _writable(path):
+        if os.geteuid() == 0 or writable(path):
             os.unlink(path)
             return
     except OSError as error:

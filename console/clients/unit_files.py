@@ -147,12 +147,6 @@ def install(path: Path, data: bytes | None, mode: int) -> None:
     write_whole(path, data, mode)
 
 
-def writable(path: Path) -> bool:
-    """True where the caller may put a file there."""
-    folder = next(one for one in (path.parent, *path.parents) if one.exists())
-    return os.access(folder, os.W_OK | os.X_OK)
-
-
 # -------------------------------------------------------------------------------------------------------------- verify
 
 
