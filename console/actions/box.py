@@ -7,7 +7,6 @@ what is so now, not what the screen showed some seconds ago.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from console.clients import host
+from console.clients.podman import user_of
 from console.clients.triton import Http, Limits, TritonAddress, server_http
 from console.config import Settings
 from console.core.facts import Facts
@@ -243,8 +243,7 @@ class Box:
     @property
     def owner(self) -> int | None:
         """Uid of the user who owns the container, where Podman's socket is that user's; None = root's Podman."""
-        found = re.search(r"/run/user/(\d+)/", self._finder.url() or "")
-        return int(found[1]) if found else None
+        return user_of(self._finder.url() or "")
 
     def _container_known(self) -> ContainerState | None:
         if self._podman_state is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
 import stat
 import time
@@ -207,6 +208,12 @@ def _may_be_socket(candidate: Candidate) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------------------- calls
+
+
+def user_of(url: str) -> int | None:
+    """Uid of the user whose own Podman a socket below /run/user belongs to; None for any other."""
+    found = re.search(r"/run/user/(\d+)/", url)
+    return int(found[1]) if found else None
 
 
 def load() -> None:

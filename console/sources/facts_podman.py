@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from console.clients import libpod
-from console.clients.podman import Podman
+from console.clients.podman import Podman, user_of
 from console.clients.podman_stream import recent_log
 from console.clients.triton import Http, Limits, TritonAddress, expect_ok, model_path, server_http
 from console.clients.triton_wire import decode_metadata, masked, ready_versions
@@ -92,9 +91,9 @@ def _socket(url: str, host: Host) -> tuple[str, int | None]:
     path = url.removeprefix("unix://")
     if host.kind == "simulated":  # the simulated box is rootful, whoever plays it
         return path, 0
-    user = re.search(r"/run/user/(\d+)/", path)
+    user = user_of(path)
     if user is not None:
-        return path, int(user[1])
+        return path, user
     try:
         return path, os.stat(path).st_uid if url.startswith("unix://") else None
     except OSError:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from console.clients import cdi, cgroup, units
 from console.clients.libpod import UNIT_LABEL
 from console.clients.nvidia_host import DISPLAY_CLASSES, NVIDIA_VENDOR
+from console.clients.podman import user_of
 from console.clients.tree import MAX_SPEC, Tree
 from console.core.text import whole_number
 from console.sources import facts_system
@@ -102,10 +103,9 @@ def owner(host: Host, ping: Mapping[str, Any] | None) -> Owner:
 def _uid(host: Host, ping: Mapping[str, Any] | None) -> int | None:
     if ping is not None:
         path = str(ping.get("socket") or "")
-        user = re.search(r"/run/user/(\d+)/", path)
-        told = ping.get("uid")
+        user, told = user_of(path), ping.get("uid")
         if user is not None or isinstance(told, int):
-            return int(user[1]) if user is not None else told
+            return told if user is None else user
         if ping.get("rootless") is False:
             return 0
         found = host.tree.look(path, text=False).uid if path.startswith("/") else None
