@@ -230,14 +230,12 @@ def _one(value: Any) -> tuple[str, ...]:
 
 
 def _pid(inspect: Mapping[str, Any]) -> int | None:
-    state = inspect.get("State")
-    pid = state.get("Pid") if isinstance(state, Mapping) else None
+    pid = facts_variables.at(inspect, "State", "Pid")
     return pid if isinstance(pid, int) and pid > 0 else None
 
 
 def _graph_root(info: Mapping[str, Any] | None) -> str | None:
-    store = (info or {}).get("store")
-    found = store.get("graphRoot") if isinstance(store, Mapping) else None
+    found = facts_variables.at(info, "store", "graphRoot")
     return found if isinstance(found, str) else None
 
 

@@ -142,7 +142,7 @@ def unit(
     user = who.uid not in (None, 0)
     if inspect is None:
         return _first(_by_file(host.tree, who, user, None, stop))
-    labels = _at(inspect, "Config", "Labels")
+    labels = at(inspect, "Config", "Labels")
     label = labels.get(UNIT_LABEL) if isinstance(labels, Mapping) else None
     if label:
         return (str(label),)
@@ -151,7 +151,7 @@ def unit(
         return (found,)
     named = _first(_by_file(host.tree, who, user, str(inspect.get("Name") or ""), stop))
     # another one's file may name it for a start that never came
-    runs = _at(inspect, "State", "Status") == "running"
+    runs = at(inspect, "State", "Status") == "running"
     return () if named and runs and host.is_live and not _is_up(named[0], user) else named
 
 
@@ -159,11 +159,11 @@ def _by_cgroup(tree: Tree, inspect: Mapping[str, Any], processes: Sequence[Any])
     """A hand-written unit leaves no label, and Podman moves conmon and the container to cgroups of their own: what
     stays in the unit's is the `podman run` in the foreground, which has the create command as its own."""
     for key in ("ConmonPid", "Pid"):
-        pid = _at(inspect, "State", key)
+        pid = at(inspect, "State", key)
         found = cgroup.unit_of(tree.text(f"/proc/{pid}/cgroup") or "") if isinstance(pid, int) and pid > 0 else None
         if found is not None:
             return found
-    command = _at(inspect, "Config", "CreateCommand")
+    command = at(inspect, "Config", "CreateCommand")
     for one in processes if isinstance(command, list) and command else ():
         if isinstance(one, Mapping) and one.get("name") == "podman" and list(one.get("argv") or ()) == command:
             found = cgroup.unit_of(str(one.get("cgroup") or ""))
@@ -197,7 +197,8 @@ def _is_up(name: str, user: bool) -> bool:
     return told is not None and told.active not in ("inactive", "failed")
 
 
-def _at(found: Any, *path: str) -> Any:
+def at(found: Any, *path: str) -> Any:
+    """A value deep in JSON, by keys; None where a step is missing."""
     for step in path:
         if not isinstance(found, Mapping):
             return None
