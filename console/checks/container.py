@@ -17,8 +17,6 @@ from console.core.text import one_line
 
 NEEDS = (*CONTAINER, PING, UNITS)
 """What the functions below want."""
-GPUS = "/sys/bus/pci/devices/*/vendor"
-"""What box.gpus wants."""
 GAP = "the container is made anew: a gap in service; the old one is kept, and comes back if the new one is no good"
 
 

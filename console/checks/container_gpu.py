@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from console.checks.box import NVML, at, gpus, inspect, no_container, nvml, runs
+from console.checks.box import BUS, NO_DEVICE, NVML, at, gpus, inspect, no_container, nvml, runs
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
-from console.checks.container import GPUS, NEEDS, name_of, podman, recreate, seen, strings
+from console.checks.container import NEEDS, name_of, podman, recreate, seen, strings
 from console.checks.container_log import LOG, evidence_of, found_rule, log_says
 from console.checks.errors import Diagnosis
 from console.clients.libpod import cdi_names
@@ -64,7 +64,7 @@ def _shown(one: GpuProcess) -> str:
     "the GPU is inside the container",
     group="container",
     slug="gpu-inside",
-    needs=(*NEEDS, NVML, LOG, INSIDE, GPUS),
+    needs=(*NEEDS, NVML, LOG, INSIDE, BUS),
     why="A container starts and answers without a GPU too: models fail to load, or run slowly on the CPU. What NVML "
     "lists of the container's processes is the proof.",
     source="docs-ctk troubleshooting; ctk#210, #580, #1227; podman#22645, #28436",
@@ -74,7 +74,7 @@ def gpu_inside(facts: Facts) -> Answer:
     if why := no_container(facts):
         return skip(why)
     if not gpus(facts):
-        return skip("no NVIDIA device")
+        return skip(NO_DEVICE)
     found = inspect(facts)
     if not runs(found):
         return skip("the container does not run")
@@ -160,7 +160,7 @@ def _look(facts: Facts, found: Mapping[str, Any], again: tuple[str, ...] = ("B07
     "the card's memory has room",
     group="container",
     slug="gpu-memory",
-    needs=(*NEEDS, NVML, CONFIGS, GPUS),
+    needs=(*NEEDS, NVML, CONFIGS, BUS),
     why="A reload or a new version holds both copies for a while. On a full card the new one fails to load, or a large "
     "batch fails in the middle of the day.",
     source="seed A 6.4; triton.md 1.4",
@@ -170,7 +170,7 @@ def gpu_memory(facts: Facts) -> Answer:
     if why := no_container(facts):
         return skip(why)
     if not gpus(facts):
-        return skip("no NVIDIA device")
+        return skip(NO_DEVICE)
     cards = nvml(facts).gpus
     shares = {
         card.index: card.memory_used / card.memory_total
@@ -218,7 +218,7 @@ def _instances(facts: Facts) -> tuple[str, ...]:
     "nobody else uses the card",
     group="container",
     slug="other-gpu-users",
-    needs=(*NEEDS, NVML, GPUS),
+    needs=(*NEEDS, NVML, BUS),
     why="Another process takes turns with Triton on the card and holds part of its memory. Latency then depends on "
     "what somebody else runs.",
     source="seed A 6.5",
@@ -228,7 +228,7 @@ def other_users(facts: Facts) -> Answer:
     if why := no_container(facts):
         return skip(why)
     if not gpus(facts):
-        return skip("no NVIDIA device")
+        return skip(NO_DEVICE)
     found = inspect(facts)
     processes = _processes(nvml(facts))
     if processes is None:
@@ -266,7 +266,7 @@ def _is_helper(one: GpuProcess) -> bool:
     "the container's user may open the GPU's nodes",
     group="container",
     slug="container-user",
-    needs=(*NEEDS, f"stat {NODES}", "/proc/{container_pid}/status", GPUS),
+    needs=(*NEEDS, f"stat {NODES}", "/proc/{container_pid}/status", BUS),
     why="Nodes of mode 0660 are for root and one group. A container that runs as another user, or rootless, gets "
     "Insufficient Permissions though nvidia-smi works on the host.",
     source="podman#23016, ctk#580; podman troubleshooting 20",
@@ -276,7 +276,7 @@ def container_user(facts: Facts) -> Answer:
     if why := no_container(facts):
         return skip(why)
     if not gpus(facts):
-        return skip("no NVIDIA device")
+        return skip(NO_DEVICE)
     nodes = {
         path: one for path in facts.glob(NODES) if _USED.search(path) and (one := facts.file(path)).mode is not None
     }

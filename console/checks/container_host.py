@@ -6,9 +6,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from console.checks.box import KERNEL_LOG, at, flag, gpus, inspect, kernel_lines, no_container, surely_there
+from console.checks.box import (
+    BUS,
+    KERNEL_LOG,
+    NO_DEVICE,
+    at,
+    flag,
+    gpus,
+    inspect,
+    kernel_lines,
+    no_container,
+    surely_there,
+)
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
-from console.checks.container import GPUS, NEEDS, is_rootless, name_of, number, podman, recreate, seen
+from console.checks.container import NEEDS, is_rootless, name_of, number, podman, recreate, seen
 from console.checks.machine import members
 from console.core import kernel_faults
 from console.core.facts import Evidence, Facts, Unknowable
@@ -49,7 +60,7 @@ def cpu_set(text: str) -> frozenset[int] | None:
     "it runs on CPUs near the card",
     group="container",
     slug="numa-binding",
-    needs=(*NEEDS, GPUS, NODE, NEAR, ONLINE, STATUS, CGROUP_V2),
+    needs=(*NEEDS, BUS, NODE, NEAR, ONLINE, STATUS, CGROUP_V2),
     why="On a host with several sockets each copy to a card of the other one crosses the link between them. Latency "
     "then depends on which CPU a thread happens to run on.",
     source="seed A 5.2, 6.5; triton docs, --host-policy",
@@ -60,7 +71,7 @@ def numa_binding(facts: Facts) -> Answer:
         return skip(why)
     cards = gpus(facts)
     if not cards:
-        return skip("no NVIDIA device")
+        return skip(NO_DEVICE)
     online = cpu_set(facts.maybe(ONLINE) or "0")
     if online is not None and len(online) < 2:
         return skip("this host has one memory node")

@@ -8,9 +8,21 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from console.checks.box import DRIVER, NO_PODMAN, NVML, driver, gpus, inspect, no_container, nvml, version
+from console.checks.box import (
+    BUS,
+    DRIVER,
+    NO_DEVICE,
+    NO_PODMAN,
+    NVML,
+    driver,
+    gpus,
+    inspect,
+    no_container,
+    nvml,
+    version,
+)
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
-from console.checks.container import GPUS, NEEDS, environment, name_of, podman, recreate, seen, strings, unit_of
+from console.checks.container import NEEDS, environment, name_of, podman, recreate, seen, strings, unit_of
 from console.checks.errors import diagnose
 from console.checks.image_floors import CAPABILITY, FLOORS, Floor, Verdict, newest_for, verdict
 from console.clients.libpod import wall_time
@@ -34,7 +46,7 @@ _REQUIRE = re.compile(r"(?:^|[\s,])cuda>=(\d{1,2}\.\d{1,2})")
     "driver and card are new enough for the image",
     group="container",
     slug="image-floor",
-    needs=(*NEEDS, IMAGE, NVML, *DRIVER, GPUS),
+    needs=(*NEEDS, IMAGE, NVML, *DRIVER, BUS),
     why="Each image is built for a CUDA version with a lowest driver and a lowest compute capability. Podman's CDI "
     "never looks at what the image wants, so the container starts and CUDA fails inside it.",
     source="Triton release notes 22.01 to 26.10; CUDA compatibility, minor-version table",
@@ -44,7 +56,7 @@ def image_floor(facts: Facts) -> Answer:
     if why := no_container(facts):
         return skip(why)
     if not gpus(facts):
-        return skip("no NVIDIA device")
+        return skip(NO_DEVICE)
     found = inspect(facts)
     image = None if facts.why_not(IMAGE) else facts.answer(IMAGE)
     told = environment(found, image)

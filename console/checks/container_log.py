@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from console.checks.box import CONTAINER, INSPECT, at, no_container
+from console.checks.box import BUS, CONTAINER, INSPECT, at, no_container
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
-from console.checks.container import GPUS, strings
+from console.checks.container import strings
 from console.checks.errors import Diagnosis, diagnose
 from console.checks.machine import may_have_gpu
 from console.core.facts import Evidence, Facts, Unknowable
@@ -55,7 +55,7 @@ def evidence_of(one: Diagnosis) -> tuple[Evidence, ...]:
     "the server's log shows no fault of the box",
     group="container",
     slug="log-markers",
-    needs=(*CONTAINER, LOG, GPUS),
+    needs=(*CONTAINER, LOG, BUS),
     why="Triton's image looks at driver, shared memory and repository when it starts and writes down what is wrong. "
     "The server may well go on after that, without its GPU or without a model.",
     source="SeldonIO/seldon-core#4887, omarabid59/yolov8-triton#6, triton server#1931, nvidia-docker#1479",

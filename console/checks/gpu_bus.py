@@ -5,20 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from console.checks.box import gpus
+from console.checks.box import BUS, NO_DEVICE, gpus
 from console.checks.check import Answer, check, note, ok, skip, unknown, warn
-from console.checks.gpu_cards import (
-    NEEDS,
-    NONE_HERE,
-    PCI,
-    SMI_QUERY,
-    address,
-    each,
-    missing,
-    pending,
-    seen,
-    waiting,
-)
+from console.checks.gpu_cards import NEEDS, SMI_QUERY, address, each, missing, pending, seen, waiting
 from console.checks.gpu_clocks import is_busy
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
@@ -201,7 +190,7 @@ _NVLINK = "nvidia-smi nvlink --status"
     "NVLink between cards",
     group="gpu",
     slug="nvlink",
-    needs=(PCI, f"$ {_NVLINK}"),
+    needs=(BUS, f"$ {_NVLINK}"),
     why="Models that are spread over cards talk through NVLink where there is one; without it they go through PCIe, "
     "which is several times slower.",
     source="nvidia-smi(1), nvlink",
@@ -209,7 +198,7 @@ _NVLINK = "nvidia-smi nvlink --status"
 def nvlink(facts: Facts) -> Answer:
     found = gpus(facts)
     if not found:
-        return skip(NONE_HERE)
+        return skip(NO_DEVICE)
     if len(found) < 2:
         return skip("one card alone: nothing to link")
     out = facts.command(_NVLINK)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from console.checks import unit_box
-from console.checks.box import NVML, gpus, nvml
+from console.checks.box import BUS, NO_DEVICE, NVML, gpus, nvml
 from console.checks.check import Answer, skip, unknown, warn
 from console.clients.nvml import NOT_GIVEN, UNSUPPORTED
 from console.clients.nvml_card import MIG_PARENT
@@ -19,10 +19,8 @@ from console.core.sign import WORST_FIRST
 from console.core.text import one_line
 from console.core.xid_incidents import pci_address
 
-PCI = "/sys/bus/pci/devices/*/vendor"
-NEEDS = (NVML, PCI)
+NEEDS = (NVML, BUS)
 """Of `cards`."""
-NONE_HERE = "no NVIDIA device"
 
 _LASTING = re.compile(
     "|".join([*map(re.escape, (UNSUPPORTED, NOT_GIVEN, MIG_PARENT)), "this driver's NVML has no ", "before driver "])
@@ -43,7 +41,7 @@ def answer(facts: Facts) -> tuple[GpuBox | None, tuple[int | None, str]]:
 
 
 def has_device(facts: Facts) -> bool:
-    """Whether an NVIDIA display device is on the PCI bus. Needs PCI."""
+    """Whether an NVIDIA display device is on the PCI bus. Needs BUS."""
     return bool(gpus(facts))
 
 
@@ -71,7 +69,7 @@ def each(facts: Facts, judge: Callable[[GpuState], Answer]) -> Answer:
     """One answer for all cards: the worst one is named, the others are counted. Needs NEEDS."""
     found = cards(facts)
     if not found:
-        return skip(NONE_HERE)
+        return skip(NO_DEVICE)
     judged = [(card, _judged(card, judge)) for card in found]
     card, worst = min(judged, key=lambda pair: WORST_FIRST.index(pair[1].sign))
     if len(found) == 1:
@@ -99,7 +97,7 @@ def missing(card: GpuState, field: str) -> Answer:
 
 
 def address(card: GpuState) -> str:
-    """PCI address without the function, as `pci_address` has it; "" where NVML does not tell it."""
+    """BUS address without the function, as `pci_address` has it; "" where NVML does not tell it."""
     return pci_address(card.pci_bus_id or "")
 
 
@@ -114,7 +112,7 @@ SMI_QUERY = "$ nvidia-smi -q"
 
 
 def pending(facts: Facts, section: str) -> Mapping[str, tuple[str, str]]:
-    """(current, pending) of a mode by PCI address (`pci_address`), as `nvidia-smi -q` prints it; {} where the program
+    """(current, pending) of a mode by BUS address (`pci_address`), as `nvidia-smi -q` prints it; {} where the program
     did not tell. `section` is `ECC Mode` or `MIG Mode`. Needs SMI_QUERY."""
     try:
         out = facts.command(SMI_QUERY.removeprefix("$ ")).out

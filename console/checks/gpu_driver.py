@@ -5,19 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from console.checks.box import UNITS, gpus, unit
+from console.checks.box import BUS, NO_DEVICE, UNITS, gpus, unit
 from console.checks.check import Answer, check, fail, note, ok, skip, unknown, warn
-from console.checks.gpu_cards import (
-    NEEDS,
-    NONE_HERE,
-    PCI,
-    answer,
-    cards,
-    each,
-    has_device,
-    missing,
-    seen,
-)
+from console.checks.gpu_cards import NEEDS, answer, cards, each, has_device, missing, seen
 from console.clients.nvml import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
@@ -80,15 +70,15 @@ def nvml_init(facts: Facts) -> Answer:
         box, (code, text) = answer(facts)
     except Unknowable:
         if not has_device(facts):
-            return skip(NONE_HERE)
+            return skip(NO_DEVICE)
         raise
     if box is not None:
         if not box.gpus and not has_device(facts):
-            return skip(NONE_HERE)
+            return skip(NO_DEVICE)
         driver = box.driver or "?"
         return ok(f"NVML of driver {driver} answers, {_cards(len(box.gpus))}", driver=driver)
     if not has_device(facts):
-        return skip(NONE_HERE)
+        return skip(NO_DEVICE)
     see = f", see {_SEE[code]}" if code is not None and code in _SEE else ""
     text = text.removeprefix(f"NVML error {code}: ")
     words = f"NVML error {code}: {text or 'no text'}{see}" if code is not None else f"NVML: {text}"
@@ -115,7 +105,7 @@ def _cards(count: int) -> str:
 def count(facts: Facts) -> Answer:
     found = cards(facts)
     if not found:
-        return skip(NONE_HERE)
+        return skip(NO_DEVICE)
     bus = gpus(facts)
     known = {pci_address(card.pci_bus_id) for card in found if card.pci_bus_id and card.lost is None}
     lost = [card for card in found if card.lost is not None]
@@ -143,7 +133,7 @@ def count(facts: Facts) -> Answer:
 
 
 def _owner(facts: Facts, address: str) -> str:
-    """Driver that holds a PCI device; "" where none does or it is not told."""
+    """Driver that holds a BUS device; "" where none does or it is not told."""
     try:
         target = facts.file(f"/sys/bus/pci/devices/{address}/driver").target
     except Unknowable:
@@ -270,14 +260,14 @@ def compute_mode(facts: Facts) -> Answer:
     "no MPS daemon in the way",
     group="gpu",
     slug="mps",
-    needs=("@processes", PCI),
+    needs=("@processes", BUS),
     why="MPS shares a card between several processes. One Triton process gains nothing by it, and a container needs "
     "the daemon's pipe folder and the host's IPC to reach it.",
     source="docs.nvidia.com/deploy/mps",
 )
 def mps(facts: Facts) -> Answer:
     if not has_device(facts):
-        return skip(NONE_HERE)
+        return skip(NO_DEVICE)
     processes = facts.answer("@processes")
     if not isinstance(processes, list):
         raise Unknowable("the processes were not listed", "pgrep -a nvidia-cuda-mps")
@@ -330,7 +320,7 @@ def display(facts: Facts) -> Answer:
     "firmware of the GPU's system processor",
     group="gpu",
     slug="gsp-version",
-    needs=(PCI, "/proc/driver/nvidia/gpus/{gpu}/information"),
+    needs=(BUS, "/proc/driver/nvidia/gpus/{gpu}/information"),
     why="From Turing on the driver runs parts of itself on the card (GSP). Its firmware must be the driver's own; "
     "faults of it show as Xid 119 and 120.",
     source="NVIDIA driver README, chapter GSP firmware",
@@ -338,7 +328,7 @@ def display(facts: Facts) -> Answer:
 def gsp(facts: Facts) -> Answer:
     found = gpus(facts)
     if not found:
-        return skip(NONE_HERE)
+        return skip(NO_DEVICE)
     told: list[tuple[str, Evidence]] = []
     for one in found:
         path = f"/proc/driver/nvidia/gpus/{one}/information"

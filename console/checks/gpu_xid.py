@@ -8,19 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from console.checks.box import KERNEL_LOG
+from console.checks.box import KERNEL_LOG, NO_DEVICE
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
-from console.checks.gpu_cards import (
-    NEEDS,
-    NONE_HERE,
-    address,
-    cards,
-    each,
-    has_device,
-    missing,
-    restart_line,
-    seen,
-)
+from console.checks.gpu_cards import NEEDS, address, cards, each, has_device, missing, restart_line, seen
 from console.checks.gpu_memory_faults import CLOSE_FIRST, reset_fix, reset_lines
 from console.core import kernel_faults, units
 from console.core import xid as xids
@@ -57,7 +47,7 @@ _SAID: Mapping[str, str] = {
 def recovery(facts: Facts) -> Answer:
     found = cards(facts)
     if not found:
-        return skip(NONE_HERE)
+        return skip(NO_DEVICE)
     for card in found:
         if card.lost is not None:
             more = f" (GPU {card.index})" if len(found) > 1 else ""
@@ -112,7 +102,7 @@ OLD = 86400.0
 )
 def xid(facts: Facts) -> Answer:
     if not has_device(facts):
-        return skip(NONE_HERE)
+        return skip(NO_DEVICE)
     log = facts.answer(KERNEL_LOG)
     lines = log.get("lines") if isinstance(log, Mapping) else None
     if not isinstance(lines, list):

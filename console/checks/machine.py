@@ -137,11 +137,9 @@ def seen(path: str, text: str) -> tuple[Evidence, ...]:
 
 # -------------------------------------------------------------------------------------------------------------- weight
 
-PCI = "/sys/bus/pci/devices/*/vendor"
-
 
 def may_have_gpu(facts: Facts) -> bool:
-    """Whether the box has an NVIDIA device; True too where the bus could not be listed. Needs PCI."""
+    """Whether the box has an NVIDIA device; True too where the bus could not be listed. Needs BUS."""
     try:
         return bool(box.gpus(facts))
     except Unknowable:
@@ -150,7 +148,7 @@ def may_have_gpu(facts: Facts) -> bool:
 
 def weighed(facts: Facts, answer: Answer) -> Answer:
     """A tuning warning as it is where the box has a GPU or may have one; only worth knowing where it has none.
-    Needs PCI."""
+    Needs BUS."""
     if may_have_gpu(facts) or answer.sign != "warn":
         return answer
     return note(answer.text, answer.evidence, **answer.data)

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from console.checks import gpu_cards
-from console.checks.box import INSPECT, at, container_name, no_container
+from console.checks.box import INSPECT, NO_DEVICE, at, container_name, no_container
 from console.checks.check import Answer, check, note, ok, skip, warn
 from console.checks.container import NEEDS as OWNER
 from console.checks.container import environment, recreate
@@ -215,7 +215,7 @@ def fit(facts: Facts) -> Answer:
         return answer
     cards = gpu_cards.cards(facts)
     if not cards:
-        return skip(gpu_cards.NONE_HERE)
+        return skip(NO_DEVICE)
     totals = {card.index: card.memory_total for card in cards if card.memory_total}
     if not totals:
         raise Unknowable("the cards' memory is not told", "nvidia-smi")

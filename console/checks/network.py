@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from console.checks import box, container
+from console.checks.box import BUS
 from console.checks.check import Answer, check, note, ok, skip, warn
-from console.checks.machine import PCI, active, texts, weighed
+from console.checks.machine import active, texts, weighed
 from console.checks.network_ports import METADATA, PORTS, listeners, published
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Deed, Fix
@@ -23,7 +24,7 @@ FAST = 10_000
     "the network card is fast enough",
     group="network",
     slug="nic-speed",
-    needs=(*_NET_NEEDS, PCI),
+    needs=(*_NET_NEEDS, BUS),
     why=(
         "Images and tensors of many requests fill a slow link before they fill the GPU; models come through it too. "
         "10 Gbit/s are a rule of thumb; a cable or port that came up slower than the card can is the usual cause."

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from console.checks import selinux
-from console.checks.box import CONTAINER, NO_PODMAN, PING, gpus, no_container, rootless
+from console.checks.box import BUS, CONTAINER, NO_DEVICE, NO_PODMAN, PING, gpus, no_container, rootless
 from console.checks.check import Answer, check, fail, note, ok, skip, warn
-from console.checks.container import GPUS
 from console.core.facts import Evidence, Facts
 
 _BOTH = (selinux.USE_DEVICES, selinux.USE_XSERVER)
@@ -16,7 +15,7 @@ def _does_not_apply(facts: Facts) -> str:
     if why := selinux.off(facts):
         return why
     if not gpus(facts):
-        return "no NVIDIA device"
+        return NO_DEVICE
     why = no_container(facts)
     return why if why == NO_PODMAN else ""
 
@@ -37,7 +36,7 @@ def _evidence(facts: Facts) -> tuple[Evidence, ...]:
     "SELinux lets the container use the GPU",
     group="selinux",
     slug="container-use-devices",
-    needs=(*selinux.NEEDS, *selinux.DOMAIN, *selinux.DEVICE_BOOLEANS, PING, GPUS),
+    needs=(*selinux.NEEDS, *selinux.DOMAIN, *selinux.DEVICE_BOOLEANS, PING, BUS),
     why="Rootless Podman mounts the host's device nodes, which keep their host label, and container_t may not open "
     "them. CUDA then finds no card: NVML says Insufficient Permissions.",
     source="c-selinux b3e56e2; podman device.md; ctk#210, selinux-policy#1695, jellyfin.org#1093",
@@ -88,7 +87,7 @@ def _closed(facts: Facts, evidence: tuple[Evidence, ...], here: selinux.Domain |
     "only the GPU's nodes are opened, not all",
     group="selinux",
     slug="narrow-boolean",
-    needs=(*selinux.NEEDS, *CONTAINER, *selinux.DEVICE_BOOLEANS, GPUS),
+    needs=(*selinux.NEEDS, *CONTAINER, *selinux.DEVICE_BOOLEANS, BUS),
     why="container_use_devices opens every device node to any container that is given one, disks included. "
     "container_use_xserver_devices opens /dev/nvidia* alone.",
     source="c-selinux container.te, PR#306",

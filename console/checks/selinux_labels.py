@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 
 from console.checks import selinux
-from console.checks.box import PING, at, gpus, inspect, no_container
+from console.checks.box import BUS, NO_DEVICE, PING, at, gpus, inspect, no_container
 from console.checks.check import Answer, check, note, ok, skip, unknown, warn
-from console.checks.container import GPUS, name_of, podman, seen
+from console.checks.container import name_of, podman, seen
 from console.core.facts import Evidence, Facts
 from console.core.finding import Deed, Fix
 
@@ -22,7 +22,7 @@ _UNLABELLED = frozenset({"device_t", "unlabeled_t", "default_t", "tmpfs_t", "dev
     "the GPU's device nodes have their label",
     group="selinux",
     slug="device-labels",
-    needs=(*selinux.NEEDS, f"stat {NODES}", GPUS),
+    needs=(*selinux.NEEDS, f"stat {NODES}", BUS),
     why="The booleans open nodes by their type. A node that was made by hand, or before udev ran, is plain device_t, "
     "and a container may not open it whatever the booleans say.",
     source="selinux-policy devices.fc; nvidia-docker#640",
@@ -32,7 +32,7 @@ def device_labels(facts: Facts) -> Answer:
     if why := selinux.off(facts):
         return skip(why)
     if not gpus(facts):
-        return skip("no NVIDIA device")
+        return skip(NO_DEVICE)
     nodes = [path for path in facts.glob(NODES) if facts.file(path).kind == "char"]
     if not nodes:
         return skip("no /dev/nvidia* nodes")

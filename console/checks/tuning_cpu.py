@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from console.checks import box
+from console.checks.box import BUS, NO_DEVICE
 from console.checks.check import Answer, check, note, ok, skip, unknown, warn
 from console.checks.machine import (
     CPUS,
     MEMINFO,
-    PCI,
     VIRTUAL,
     counted,
     cpus,
@@ -40,7 +40,7 @@ _BY_HARDWARE = frozenset({"intel_pstate", "amd-pstate-epp"})
     "CPU governor is performance",
     group="tuning",
     slug="cpu-governor",
-    needs=(GOVERNORS, _DRIVER, TMPFILES, PCI, *TUNED_NEEDS),
+    needs=(GOVERNORS, _DRIVER, TMPFILES, BUS, *TUNED_NEEDS),
     why=(
         "Between two requests an idle processor is slowed down, and the next request waits until it is fast again. "
         "Pre-processing, batching and the launch of kernels all run on the processor, so this shows in p99."
@@ -84,7 +84,7 @@ _MOST_BIAS = 4
     "CPU prefers performance to energy",
     group="tuning",
     slug="cpu-energy-preference",
-    needs=(PREFERENCES, BIASES, TMPFILES, PCI, *TUNED_NEEDS),
+    needs=(PREFERENCES, BIASES, TMPFILES, BUS, *TUNED_NEEDS),
     why=(
         "Where the processor chooses its own frequency, this preference tells it how quickly to go up. Anything but "
         "performance makes it wait for load, so that short requests are served at a low frequency."
@@ -138,7 +138,7 @@ BOOST = f"{_CPU}/cpufreq/boost"
     "CPU turbo is on",
     group="tuning",
     slug="cpu-turbo",
-    needs=(NO_TURBO, BOOST, TMPFILES, PCI),
+    needs=(NO_TURBO, BOOST, TMPFILES, BUS),
     why=(
         "Without turbo every step of a request that runs on the processor is slower, often by a third. "
         "It is switched off by some firmware settings and by scripts that wanted even benchmarks."
@@ -172,7 +172,7 @@ _NOMINAL = 0.9
     "enough CPUs and memory for the GPU",
     group="tuning",
     slug="cpus-and-memory",
-    needs=(CPUS, MEMINFO, PCI),
+    needs=(CPUS, MEMINFO, BUS),
     why=(
         "The server copies, decodes and batches on the processor, and models pass through memory on their way to the "
         "card. With too few the card waits; 8 CPUs a GPU and 64 GiB are a rule of thumb, not a limit."
@@ -182,7 +182,7 @@ _NOMINAL = 0.9
 def size(facts: Facts) -> Answer:
     cards = len(box.gpus(facts))
     if not cards:
-        return skip("no NVIDIA device")
+        return skip(NO_DEVICE)
     count, memory = cpus(facts), meminfo(facts)["MemTotal"]
     said = f"{count} CPUs, {gib(memory)} GiB for {cards} GPU{'s' if cards > 1 else ''}"
     evidence = (Evidence(CPUS, facts.text(CPUS).strip()), *facts.lines(MEMINFO, "^MemTotal:"))

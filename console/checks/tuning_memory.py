@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 
 from console.checks import box
+from console.checks.box import BUS
 from console.checks.check import Answer, check, note, ok, skip, unknown, warn
-from console.checks.machine import MEMINFO, PCI, counted, meminfo, seen, weighed
+from console.checks.machine import MEMINFO, counted, meminfo, seen, weighed
 from console.checks.tuning_fixes import SYSCTL_NEEDS, TMPFILES, sysctl_fix, sysfs_fix
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
@@ -24,7 +25,7 @@ THP_DEFRAG = f"{_THP}/defrag"
     "huge pages do not stall requests",
     group="tuning",
     slug="transparent-huge-pages",
-    needs=(THP_ENABLED, THP_DEFRAG, TMPFILES, PCI),
+    needs=(THP_ENABLED, THP_DEFRAG, TMPFILES, BUS),
     why=(
         "With defrag at always, a process that wants memory waits while the kernel moves pages together to make a "
         "huge one. That is a stall of milliseconds in the middle of a request; huge pages themselves do no harm."
@@ -138,7 +139,7 @@ _SOME_SWAPPED = 64 * MIB
     "the server is not swapped out",
     group="tuning",
     slug="swap",
-    needs=(SWAPPINESS, MEMINFO, _STATUS, _SAMPLES, PCI, *SYSCTL_NEEDS),
+    needs=(SWAPPINESS, MEMINFO, _STATUS, _SAMPLES, BUS, *SYSCTL_NEEDS),
     why=(
         "A page of the server that lies in swap is read from disk when a request needs it, which takes as long as a "
         "thousand inferences may. It happens on boxes where nightly jobs fill the memory."

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from console.checks import box
+from console.checks.box import BUS
 from console.checks.check import Answer, check, note, ok, skip, unknown, warn
-from console.checks.machine import NODES, PCI, active, counted, members, nodes, seen, texts, weighed
+from console.checks.machine import NODES, active, counted, members, nodes, seen, texts, weighed
 from console.checks.tuning_fixes import SYSCTL_NEEDS, service_fix, sysctl_fix
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
@@ -21,7 +22,7 @@ _GPU_NODE = "/sys/bus/pci/devices/{gpu}/numa_node"
     "NUMA nodes are known",
     group="tuning",
     slug="numa-nodes",
-    needs=(*_NODE_NEEDS, _GPU_NODE, PCI),
+    needs=(*_NODE_NEEDS, _GPU_NODE, BUS),
     why=(
         "On a box with several nodes each card hangs on one of them, and memory of another node is slower to reach. "
         "The server should run on the CPUs of its card's node (E14)."
@@ -72,7 +73,7 @@ BALANCING = "/proc/sys/kernel/numa_balancing"
     "memory pages do not wander",
     group="tuning",
     slug="numa-balancing",
-    needs=(BALANCING, NODES, PCI, *SYSCTL_NEEDS),
+    needs=(BALANCING, NODES, BUS, *SYSCTL_NEEDS),
     why=(
         "Automatic balancing unmaps pages to see who uses them and moves them between nodes; each such page fault "
         "interrupts a request. A server that is bound to its card's node gains nothing from it."
@@ -107,7 +108,7 @@ _ENOUGH = 10_000
     "interrupts are spread",
     group="tuning",
     slug="interrupts",
-    needs=(INTERRUPTS, NODES, _LOCAL, PCI, box.UNITS),
+    needs=(INTERRUPTS, NODES, _LOCAL, BUS, box.UNITS),
     why=(
         "The card tells by interrupts that work is done. Handled on another node, or all on one busy CPU, each of them "
         "comes late; irqbalance places them by node."

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from console.checks import box
+from console.checks.box import BUS
 from console.checks.check import Answer, check, note, ok, skip, warn
-from console.checks.machine import PCI, VIRTUAL, active, counted, seen, texts, virtual, weighed
+from console.checks.machine import VIRTUAL, active, counted, seen, texts, virtual, weighed
 from console.checks.tuning_fixes import MODE, PROFILE, TUNED_NEEDS, profile_fix, profiles, service_fix
 from console.core.facts import Evidence, Facts, Unknowable
 from console.core.finding import Fix
@@ -149,7 +150,7 @@ def _measured(facts: Facts, states: tuple[_State, ...], evidence: tuple[Evidence
     "tuned's profile fits a server",
     group="tuning",
     slug="tuned-profile",
-    needs=(*_CUSTOM, *VIRTUAL, PCI, *TUNED_NEEDS),
+    needs=(*_CUSTOM, *VIRTUAL, BUS, *TUNED_NEEDS),
     why=(
         "The profile of tuned sets governor, idle states, memory and disk settings together, at each boot. "
         "One made for a laptop or a guest undoes what the other checks of this group ask for."
