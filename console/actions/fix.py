@@ -65,7 +65,7 @@ class Apply(_FixAction):
         refused = _refusal(box, finding)
         if fix.action and not refused:
             other = registry.find().get(fix.action)
-            return other.plan(box, "", other.checked(fix.values))
+            return other.plan(box, fix.target, other.checked(fix.values))
         return Plan(
             action=self.NAME,
             target=_target(finding, deeds.touched(fix.deeds)),
@@ -319,7 +319,7 @@ def _target(finding: Finding, paths: Sequence[str]) -> Target:
 
 def _state(finding: Finding, target: Target) -> dict[str, str]:
     fix = finding.fix or _NONE
-    does = (fix.kind, fix.commands, fix.deeds, fix.back, fix.action, dict(fix.values))
+    does = (fix.kind, fix.commands, fix.deeds, fix.back, fix.action, fix.target, dict(fix.values))
     told = hashlib.sha256(msgspec.json.encode(does)).hexdigest()[:16]
     return {"sign": finding.sign, "fix": told, "files": _files(target)}
 

@@ -65,6 +65,8 @@ class Fix(Struct, frozen=True):
     """How the console takes it back; files written or moved are put back by themselves."""
     action: str = ""
     """An action of the console that mends it instead: `container.recreate`, with `values`."""
+    target: str = ""
+    """What that action acts on: a model, a card; "" = what it takes by itself."""
     values: Mapping[str, str] = field(default_factory=dict)
     again: tuple[str, ...] = ()
     """Checks that are to be run again afterwards, besides its own."""
