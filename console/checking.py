@@ -14,6 +14,7 @@ from console.actions.box import BoxSpec
 from console.checks.check import Check
 from console.checks.run import all_checks, needs
 from console.core import units
+from console.core.duration import seconds
 from console.core.encode import to_json
 from console.core.facts import Facts
 from console.core.finding import GROUPS
@@ -22,6 +23,8 @@ from console.core.text import literal, one_line
 from console.sources import facts_host
 from console.sources.facts import collect
 
+LONGEST = 300.0
+"""Seconds that `--within` takes at most."""
 SHOWN = 60
 """Facts without a value that the summary names."""
 
@@ -37,14 +40,24 @@ def checks_of_group(group: str | None) -> tuple[Check, ...]:
 
 
 def facts_for(
-    spec: BoxSpec, checks: Sequence[Check], *, slow: bool = False, root: str = "", facts_file: str = ""
+    spec: BoxSpec,
+    checks: Sequence[Check],
+    *,
+    slow: bool = False,
+    root: str = "",
+    facts_file: str = "",
+    within: str | None = None,
 ) -> Facts:
-    """What these checks look at. WrongInput for a folder or a file that is no recorded box."""
+    """What these checks look at; `within` = a time, for a box too busy to answer in the usual one. WrongInput for a
+    folder or a file that is no recorded box, and for what is no such time."""
+    deadline = None if within is None else seconds(within, "--within")
+    if deadline is not None and not 0.1 <= deadline <= LONGEST:
+        raise WrongInput(f"--within must be from 100ms to {LONGEST / 60:g}m, not {one_line(str(within), 40)}")
     if root and facts_file:
         raise WrongInput("--root and --facts are two ways to tell of a box: give one of them")
     if facts_file:
         return read_facts(Path(facts_file))
-    return collect(needs(checks), host_of(spec, root), slow)
+    return collect(needs(checks), host_of(spec, root), slow, deadline)
 
 
 def host_of(spec: BoxSpec, root: str = "") -> facts_host.Host:

@@ -189,6 +189,7 @@ def _add_box(parser: argparse.ArgumentParser) -> None:
     """Which box the checks look at."""
     parser.add_argument("--root", metavar="DIR", default="", help="a recorded box: a folder that stands for its /")
     parser.add_argument("--facts", metavar="FILE", default="", help="a box as `facts --json` wrote it")
+    parser.add_argument("--within", metavar="TIME", help="how long to wait for what is slow to answer (default 1.8s)")
 
 
 def _add_facts(parser: argparse.ArgumentParser) -> None:
@@ -408,7 +409,9 @@ def _collector(options: argparse.Namespace, settings: Settings) -> Iterator[Call
     if options.demo and (options.root or options.facts):
         raise UsageError("--demo is a box of its own; leave out --root and --facts")
     with _box(options, settings) as spec:
-        yield functools.partial(checking.facts_for, spec, root=options.root, facts_file=options.facts)
+        yield functools.partial(
+            checking.facts_for, spec, root=options.root, facts_file=options.facts, within=options.within
+        )
 
 
 def _facts(options: argparse.Namespace, settings: Settings) -> int:

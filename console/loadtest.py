@@ -18,6 +18,7 @@ from console.actions.who import operator
 from console.clients import golden_store
 from console.clients.triton import TritonAddress
 from console.clients.triton_body import Encoded
+from console.core.duration import seconds
 from console.core.encode import to_json
 from console.core.golden import Golden
 from console.core.model import SourceError
@@ -36,7 +37,6 @@ BROKEN = 1
 """Exit code where the goal is not met, the run is not valid, or it stopped itself."""
 STOPPED = 130
 RATE, CALLERS = "--rate", "--concurrency"
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Wish(Struct, frozen=True):
@@ -176,19 +176,6 @@ def _load(wish: Wish) -> tuple[schedule.Load, schedule.Load | None]:
     else:
         load = schedule.make("closed", wish.concurrency or "1", length, seed=wish.seed, count=wish.count)
     return load, schedule.warm_up(load, seconds(wish.warmup, "--warmup"))
-
-
-def seconds(text: str, flag: str) -> float:
-    """`30s`, `500ms`, `2m`, `1h` or a number of seconds. WrongInput."""
-    number = text.rstrip("hms")
-    unit = _UNITS.get(text[len(number) :] or "s")
-    try:
-        found = float(number)
-    except ValueError:
-        found = float("nan")
-    if unit is None or not isfinite(found):
-        raise WrongInput(f"{flag} must be a time such as 30s, 500ms or 2m, not {one_line(text, 40)!r}")
-    return found * unit
 
 
 def _wanted(wish: Wish) -> Wanted:

@@ -84,6 +84,8 @@ def test_a_summary_names_what_could_not_be_had(recorded: Path, capfdbinary: pyte
         (["--root", "/tmp", "--facts", "/etc/passwd"], "give one of them"),
         (["--group", "nonsense"], "there is no group 'nonsense'; there are driver, cdi"),
         (["--demo", "--root", "/tmp"], "--demo is a box of its own"),
+        (["--within", "soon"], "--within must be a time such as 30s"),
+        (["--within", "0"], "--within must be from 100ms to 5m"),
     ],
 )
 def test_wrong_usage_is_one_sentence_and_64(

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from console import cli, loadtest
-from console.core.plan import WrongInput
+from console import cli
 from console.loadgen.record import load_all
 from console.simulator import launch
 
@@ -200,16 +199,3 @@ def test_without_podman_the_settings_tell_where(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert cli.run(["loadtest", *at[2:4], "--socket", str(tmp_path / "none"), "ranking", "--dry-run"]) == 0
     assert f"at 127.0.0.1:{at[3]}" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("text", "found"), [("30s", 30.0), ("500ms", 0.5), ("2m", 120.0), ("1.5", 1.5), ("1h", 3600.0)]
-)
-def test_times(text: str, found: float) -> None:
-    assert loadtest.seconds(text, "--x") == found
-
-
-@pytest.mark.parametrize("text", ["", "s", "5sm", "5x", "inf", "nan", "1e999s", "ms5"])
-def test_no_times(text: str) -> None:
-    with pytest.raises(WrongInput, match="--x must be a time"):
-        loadtest.seconds(text, "--x")

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from console.sources.facts_host import Host
 
 READ_ONLY = "read-only: nothing that changes the box is done; start gpuconsole without --read-only (settings: [safety])"
+FACTS_WITHIN = 6.0
+"""Seconds that facts for a change are waited for."""
 
 
 class BoxSpec(Struct, frozen=True):
@@ -201,10 +203,11 @@ class Box:
             source.close()
 
     def facts(self, needs: Sequence[str], slow: bool = False) -> Facts:
-        """What checks look at, now; never raises for what the box holds."""
+        """What checks look at, now; never raises for what the box holds. Waits longer than a report does: what a change
+        rests on is to be known, and a box that wants one is often busy."""
         from console.sources.facts import collect
 
-        return collect(needs, self.spec.facts_host(), slow)
+        return collect(needs, self.spec.facts_host(), slow, FACTS_WITHIN)
 
     def nvml_view(self) -> NvmlView:
         """What a change of a card's settings needs to know first; a context manager."""

@@ -621,8 +621,10 @@ STRANGER = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
 def checked(lab: Lab, home: Path, before: Sequence[str] = (), **environ: str) -> dict[str, Any]:
-    """`gpuconsole check --json`: one object, nothing on standard error, no check with a fault of its own."""
-    done, _ = headless.run("check", "--json", "--socket", lab.podman_url, home=home, before=before, environ=environ)
+    """`gpuconsole check --json`: one object, nothing on standard error, no check with a fault of its own. It may take
+    its time: other tests run beside this one."""
+    words = ("check", "--json", "--within", "20s", "--socket", lab.podman_url)
+    done, _ = headless.run(*words, home=home, before=before, environ=environ)
     assert done.returncode in (0, 1, 2, 3), done.stderr
     assert done.stderr == ""
     told: dict[str, Any] = json.loads(done.stdout)
