@@ -352,6 +352,7 @@ def _audit(options: argparse.Namespace, settings: Settings) -> int:
 
 def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
     from console import compose, do, loadtest
+    from console.loadgen.wish import Wish
 
     looks = do.Looks(ascii_only=_ascii_only(settings), utc=settings.ui.utc)
     state = compose.box_spec(settings, simulated=_demo(options)).state_in(state_dir())
@@ -361,7 +362,7 @@ def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
         return loadtest.compared(state, *options.compare, as_json=options.json, looks=looks)
     if options.model is None:
         raise UsageError("loadtest wants a MODEL; `gpuconsole loadtest --help` lists what is possible")
-    wish = loadtest.Wish(
+    wish = Wish(
         options.model,
         options.model_version,
         concurrency=options.concurrency,
@@ -382,11 +383,9 @@ def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
         max_errors=options.max_errors,
         goal_ms=options.slo_p99_ms,
         remote=options.remote_host_is_meant,
-        dry_run=options.dry_run,
-        as_json=options.json,
     )
     with _box(options, settings) as spec:
-        return loadtest.run(wish, spec, state, looks)
+        return loadtest.run(wish, spec, state, looks, dry_run=options.dry_run, as_json=options.json)
 
 
 @contextlib.contextmanager

@@ -301,6 +301,18 @@ class Box:
         return TritonSettings(self.address())
 
 
+def address(spec: BoxSpec, state: Path) -> TritonAddress:
+    """Where Triton answers, from the settings and the container; from the settings alone where Podman does not answer.
+    SourceError where they do not tell it."""
+    box = Box(spec, state)
+    try:
+        return box.address()
+    except SourceError:
+        return Locator(spec.settings, lambda: None).address()
+    finally:
+        box.close()
+
+
 def _no_podman(state: PodmanState) -> str:
     """With why each socket is of no use: one that may not be entered is there all the same."""
     tried = "; ".join(f"{one.path} {one.error}" for one in state.tried[:3] if one.error)
