@@ -22,15 +22,15 @@ import msgspec
 from msgspec import Struct
 
 from console.actions.box import BoxSpec
-from console.actions.who import login_uid, real_uid, user_name
+from console.actions.who import login_uid
+from console.clients.files import FOR_EVERYBODY, is_for_everybody
+from console.clients.host import real_uid, user_name
 from console.core import units
 from console.core.encode import to_json
 from console.core.plan import Operator, Refused
 from console.core.text import one_line
 
-FOLDERS: tuple[Path, ...] = (Path("/dev/shm"), Path("/run/lock"), Path("/tmp"))
-"""The first that everybody may write in is it, so that all operators of a machine choose the same."""
-_EVERYBODY = 0o1777
+FOLDERS = FOR_EVERYBODY
 _LONGEST = 4096
 _FLOCK = "hhqqi0q"
 """struct flock of Linux on 64 bits: type, whence, start, length, pid."""
@@ -63,12 +63,16 @@ class Holder(Struct, frozen=True):
     id: str = ""
     """Of the change, by its own word: where the journal lies in one's own state folder it can be followed."""
 
+    @property
+    def who(self) -> str:
+        """`root (pid 123) from 192.0.2.7`."""
+        login = f"{self.login}, " if self.login else ""
+        return f"{self.user} ({login}pid {self.pid or '?'})" + (f" from {self.ssh}" if self.ssh else "")
+
     def sentence(self, *, utc: bool = False) -> str:
         """`root (pid 123) from 192.0.2.7 is changing rank since 14:02`."""
-        login = f"{self.login}, " if self.login else ""
-        who = f"{self.user} ({login}pid {self.pid or '?'})" + (f" from {self.ssh}" if self.ssh else "")
         since = "" if self.since is None else f" since {units.clock(self.since, utc=utc)}"
-        return f"{who} is changing {self.what or 'this box'}{since}"
+        return f"{self.who} is changing {self.what or 'this box'}{since}"
 
 
 class Lock:
@@ -136,10 +140,8 @@ def path_of(spec: BoxSpec) -> Path:
     if spec.simulated is not None:
         name = f"gpuconsole-{hashlib.sha256(spec.root.encode('utf-8', 'replace')).hexdigest()[:12]}.lock"
     for folder in FOLDERS:
-        with contextlib.suppress(OSError):
-            found = folder.stat()
-            if stat.S_ISDIR(found.st_mode) and found.st_mode & _EVERYBODY == _EVERYBODY:
-                return folder / name
+        if is_for_everybody(folder):
+            return folder / name
     raise Refused(f"there is nowhere to put the box's lock: none of {', '.join(map(str, FOLDERS))} is for everybody")
 
 

@@ -159,6 +159,7 @@ class Acting:
         else:
             if self.holder is not None:
                 self._others = (time.monotonic(), self.holder.text)
+                self.app.store.add_event(event_of_other(self.holder, time.time()))
             self.holder = holder
         self.app.refresh_now()
 
@@ -438,6 +439,16 @@ def event_of(plan: Plan, outcome: Outcome, operator: Operator, wall: float) -> E
     good = outcome_sign(outcome, plan.how) == "ok"
     model = plan.target.name if plan.target.kind == "model" else None
     return _event(plan.action, plan.title, model, outcome, operator, wall, good=good)
+
+
+def event_of_other(holder: Holder, wall: float) -> Event:
+    """Another operator's change has ended. What came of it stands in an audit that is theirs alone."""
+    text = f"{one_line(holder.what, 120) or 'this box'}: a change by another gpuconsole ended"
+    detail = (
+        one_line(holder.text, 200),
+        "how it ended stands in that user's audit; what it changed shows here as it is read",
+    )
+    return Event(wall, "note", text, one_line(holder.who, 80), "act.other", None, detail)
 
 
 def event_from_record(record: Record) -> Event | None:

@@ -66,6 +66,10 @@ class Holder:
     """`root from 192.0.2.7 is changing rank since 14:02`."""
     id: str = ""
     """Of the change, where its journal can be read here; "" = it is another user's."""
+    who: str = ""
+    """`root (pid 123) from 192.0.2.7`."""
+    what: str = ""
+    """What is changed, by the holder's own word; "" = not said."""
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class LateDesk:
             return None
         newest = reversed(journal.all_of(self._state)[-RUNNING_LOOKED_AT:])
         mine = next((one.id for one in newest if found.pid and one.runner() == found.pid), "")
-        return Holder(found.sentence(), mine)
+        return Holder(found.sentence(), mine, found.who, found.what)
 
     def records(self) -> tuple[Record, ...]:
         """See Desk."""

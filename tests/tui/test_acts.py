@@ -502,7 +502,8 @@ async def test_read_only_closes_every_key(
 async def test_the_holder_of_the_box_is_named_and_the_keys_are_grey(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     desk = FakeDesk()
     async with acting(desk, tmp_path, monkeypatch, screen="container") as (app, pilot):
-        desk.held = Holder("root (pid 7) from 192.0.2.7 is changing rank since 14:02:11")
+        who = "root (pid 7) from 192.0.2.7"
+        desk.held = Holder(f"{who} is changing rank since 14:02:11", "", who, "rank")
         await until(pilot, lambda: app.acting.holder)
         await settled(app, pilot)
         assert "▲ root (pid 7) from 192.0.2.7 is changing rank" in text_of(app)
@@ -514,6 +515,9 @@ async def test_the_holder_of_the_box_is_named_and_the_keys_are_grey(tmp_path: Pa
         desk.held = None
         await until(pilot, lambda: app.acting.holder is None)
         assert not app.box._grey()
+        await settled(app, pilot)
+        ended = next(one for one in app.box.snapshot.events if one.kind == "act.other")
+        assert (ended.text, ended.origin) == ("rank: a change by another gpuconsole ended", who)
 
 
 async def test_without_a_desk_nothing_can_be_changed(tmp_path: Path) -> None:
