@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from console import cli
+from console.clients.host import user_name
+from console.loadgen.announce import going_on
 from console.loadgen.record import load_all
 from console.simulator import launch
 
@@ -156,6 +158,19 @@ def started(at: Sequence[str], state: Path, *more: str) -> subprocess.Popen[str]
     words = [sys.executable, "-m", "console", "loadtest", *at, "ranking", "--duration", "10m", *more]
     environ = {**os.environ, "XDG_STATE_HOME": str(state), "LANG": "C.UTF-8"}
     return subprocess.Popen(words, stdout=subprocess.PIPE, env=environ, text=True)
+
+
+def test_all_consoles_of_the_machine_know_of_it_while_it_runs(at: Sequence[str], tmp_path: Path) -> None:
+    with started(at, tmp_path, "--warmup", "1s", "--rate", "5") as process:
+        assert process.stdout is not None
+        while "of 600 s" not in process.stdout.readline():
+            pass
+        (found,) = [one for one in going_on() if one.pid == process.pid]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert (found.by, found.model, found.target) == (user_name(os.getuid()), "ranking", f"127.0.0.1:{at[3]}")
+    assert (found.words, found.seconds) == ("open loop, constant, 5/s", 601.0)
+    assert process.pid not in [one.pid for one in going_on()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

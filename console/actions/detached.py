@@ -23,8 +23,9 @@ from msgspec import Struct
 from console.actions import journal as journals
 from console.actions.box import READ_ONLY, BoxSpec
 from console.actions.journal import Ended, Journal, Request
-from console.actions.who import operator, user_name
+from console.actions.who import operator
 from console.clients.aside import environment
+from console.clients.host import user_name
 from console.core.plan import UNAUDITED, JournalLine, Operator, Outcome, Plan, Refused
 
 START_WITHIN = 30.0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
 from console.clients import host
+from console.clients.host import user_name
 from console.core.plan import Operator
 from console.core.text import decode, one_line
 
@@ -31,14 +31,6 @@ def operator(root: Path = Path("/"), environ: Mapping[str, str] = os.environ) ->
     )
 
 
-def user_name(uid: int) -> str:
-    """The user's name; its number where it has none."""
-    try:
-        return one_line(pwd.getpwuid(uid).pw_name, 64)
-    except (KeyError, OverflowError):
-        return str(uid)
-
-
 def login_uid(pid: int, root: Path = Path("/")) -> int | None:
     """As whom the session of this process was opened (it stays through sudo and su); None = not told."""
     try:
@@ -46,17 +38,6 @@ def login_uid(pid: int, root: Path = Path("/")) -> int | None:
     except (OSError, ValueError):
         return None
     return None if uid == NOBODY_LOGGED_IN else uid
-
-
-def real_uid(pid: int, root: Path = Path("/")) -> int | None:
-    """The user of any process; None when it is gone or hidden."""
-    try:
-        for line in (root / f"proc/{pid}/status").read_bytes().splitlines():
-            if line.startswith(b"Uid:"):
-                return int(line.split()[1])
-    except (OSError, ValueError, IndexError):
-        return None
-    return None
 
 
 def _ssh_client(root: Path, environ: Mapping[str, str]) -> str | None:

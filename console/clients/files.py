@@ -4,8 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
 from pathlib import Path
+
+FOR_EVERYBODY: tuple[Path, ...] = (Path("/dev/shm"), Path("/run/lock"), Path("/tmp"))
+"""Where all users of a machine meet: the first that everybody may write in, so that all choose the same."""
+_EVERYBODY = 0o1777
+
+
+def is_for_everybody(folder: Path) -> bool:
+    """Whether it is there, everybody may write in it, and nobody may remove another's files (sticky)."""
+    try:
+        mode = folder.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) and mode & _EVERYBODY == _EVERYBODY
 
 
 def private_folder(path: Path) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import pwd
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from console.clients import proc
-from console.core.text import whole_number
+from console.core.text import one_line, whole_number
 
 SECTOR = 512
 """Bytes: /proc/diskstats counts in these whatever the device's own sector is."""
@@ -242,6 +243,25 @@ def parse_process(pid: int, data: bytes) -> Process:
     state, parent = fields[0].decode("ascii", "replace"), int(fields[1])
     cpu = (int(fields[11]) + int(fields[12])) / _TICKS
     return Process(pid, parent, name, state, cpu, int(fields[21]) * _PAGE, start)
+
+
+def user_name(uid: int) -> str:
+    """The user's name; its number where it has none."""
+    try:
+        return one_line(pwd.getpwuid(uid).pw_name, 64)
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def real_uid(pid: int, root: Path = Path("/")) -> int | None:
+    """The user of any process; None when it is gone or hidden."""
+    try:
+        for line in (root / f"proc/{pid}/status").read_bytes().splitlines():
+            if line.startswith(b"Uid:"):
+                return int(line.split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
 
 
 def arguments(pid: int, root: Path = Path("/")) -> tuple[str, ...]:

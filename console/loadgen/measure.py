@@ -15,6 +15,7 @@ from console.core.model import ModelConfig, ModelStats, SourceError
 from console.core.plan import WrongInput
 from console.core.text import one_line
 from console.loadgen import verdict
+from console.loadgen.announce import Running, announced, mine
 from console.loadgen.errors import total
 from console.loadgen.inputs import Inputs
 from console.loadgen.launch import Sender
@@ -149,7 +150,10 @@ class Measuring:
         plan = self._plan
         statistics = Statistics(plan.address, plan.model, plan.version)
         try:
-            with Sender(plan.order(), read_only=self._read_only) as self._sender:
+            with (
+                Sender(plan.order(), read_only=self._read_only) as self._sender,
+                announced(self._mine()) as unannounced,
+            ):
                 if self._stopped:
                     self._sender.stop()
                 before, ended = self._followed(self._sender, statistics)
@@ -158,7 +162,12 @@ class Measuring:
         finally:
             self._sender = None
             statistics.close()
-        return self._record(host, by, ended, server, unknown)
+        return self._record(host, by, ended, server, unknown, unannounced)
+
+    def _mine(self) -> Running:
+        plan = self._plan
+        longest = plan.load.seconds + (plan.warm_up.seconds if plan.warm_up else 0.0)
+        return mine(plan.model, plan.address.where, plan.load.words(), longest)
 
     def _followed(self, sender: Sender, statistics: Statistics) -> tuple[Sequence[ModelStats] | None, Ended]:
         before: Sequence[ModelStats] | None = None
@@ -229,9 +238,9 @@ class Measuring:
         if now.raw != self._plan.config.raw and not self._not_valid:
             self._not_valid = f"the configuration of {self._plan.model} was changed meanwhile"
 
-    def _record(self, host: str, by: str, ended: Ended, server: Server | None, unknown: str) -> Run:
+    def _record(self, host: str, by: str, ended: Ended, server: Server | None, unknown: str, unannounced: str) -> Run:
         plan, client = self._plan, ended.client
-        notes = []
+        notes = [unannounced] if unannounced else []
         if limited := verdict.limit(plan.load, client):
             notes.append(limited)
         if plan.config.response_cache and len(plan.inputs.requests) == 1:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.actions import who
+from console.clients import host
 
 
 def proc(root: Path, pid: int, *, parent: int, environ: bytes = b"", login: str = "4294967295") -> None:
@@ -23,7 +24,7 @@ def test_the_user_is_the_kernels_and_the_login_behind_sudo_too(tmp_path: Path) -
     proc(tmp_path, os.getpid(), parent=1, login="0")
     told = who.operator(tmp_path, {"SSH_CONNECTION": "192.0.2.7 50000 192.0.2.1 22"})
     assert (told.uid, told.login_uid, told.login_user, told.ssh) == (os.getuid(), 0, "root", "192.0.2.7")
-    assert told.user == who.user_name(os.getuid())
+    assert told.user == host.user_name(os.getuid())
     assert told.short == "root@192.0.2.7"
 
 
@@ -31,7 +32,6 @@ def test_no_login_is_none_and_not_minus_one(tmp_path: Path) -> None:
     proc(tmp_path, 7, parent=1)
     assert who.login_uid(7, tmp_path) is None
     assert who.login_uid(8, tmp_path) is None
-    assert who.user_name(4_000_000_000) == "4000000000"
 
 
 def test_the_ssh_client_is_found_above_sudo(tmp_path: Path) -> None:
@@ -46,10 +46,3 @@ def test_the_ssh_client_is_found_above_sudo(tmp_path: Path) -> None:
 def test_an_environment_that_says_nothing_or_rubbish(tmp_path: Path, told: str) -> None:
     found = who.operator(tmp_path, {"SSH_CONNECTION": told}).ssh
     assert found is None or "\x1b" not in found
-
-
-def test_the_real_user_of_a_process(tmp_path: Path) -> None:
-    proc(tmp_path, 9, parent=1)
-    assert who.real_uid(9, tmp_path) == 1000
-    assert who.real_uid(10, tmp_path) is None
-    assert who.real_uid(os.getpid()) == os.getuid()

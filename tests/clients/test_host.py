@@ -243,6 +243,15 @@ READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 }
 
 
+def test_users(tmp_path: Path) -> None:
+    put(tmp_path, **{"proc/9/status": "Name:\tx\nUid:\t1000\t0\t0\t0\n"})
+    assert host.real_uid(9, tmp_path) == 1000
+    assert host.real_uid(10, tmp_path) is None
+    assert host.real_uid(os.getpid()) == os.getuid()
+    assert host.user_name(0) == "root"
+    assert host.user_name(4_000_000_000) == "4000000000"
+
+
 @pytest.mark.parametrize("name", READERS)
 @given(data=st.binary(max_size=120))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
