@@ -51,10 +51,17 @@ class Wish(Struct, frozen=True):
     remote: bool
 
 
-def planned(wish: Wish, where: Callable[[], TritonAddress], state: Path) -> Plan:
-    """What it comes to, with the model's configuration as it is served now. WrongInput says in one sentence what cannot
-    be, with the option's name in front. `where` is asked once what was typed is known to be right; `state` holds the
-    kept questions."""
+class Checked(Struct, frozen=True):
+    """What was typed, as far as no server is asked."""
+
+    load: schedule.Load
+    warm_up: schedule.Load | None
+    timeout_s: float
+    wanted: Wanted
+
+
+def checked(wish: Wish) -> Checked:
+    """WrongInput says in one sentence what cannot be, with the option's name in front. Reads the data file."""
     load, warm = _load(wish)
     if wish.goal_ms is not None and not (isfinite(wish.goal_ms) and wish.goal_ms > 0):
         raise WrongInput(f"--slo-p99-ms must be more than 0, not {wish.goal_ms:g}")
@@ -63,8 +70,14 @@ def planned(wish: Wish, where: Callable[[], TritonAddress], state: Path) -> Plan
     timeout = seconds(wish.timeout, "--timeout")
     if not 0.01 <= timeout <= 600:
         raise WrongInput(f"--timeout must be from 0.01 to 600 s, not {timeout:g} s")
-    wanted = _wanted(wish)
-    address = where()
+    return Checked(load, warm, timeout, _wanted(wish))
+
+
+def planned(wish: Wish, where: Callable[[], TritonAddress], state: Path) -> Plan:
+    """What it comes to, with the model's configuration as it is served now. WrongInput as `checked`. `where` is asked
+    once what was typed is known to be right; `state` holds the kept questions."""
+    found = checked(wish)
+    load, address = found.load, where()
     what = f"{load.words()} for {load.seconds:g} s{', with the headers of the settings' if address.headers else ''}"
     ip = resolve(address.host, address.http_port, what, remote=wish.remote)
     if address.https:
@@ -80,9 +93,9 @@ def planned(wish: Wish, where: Callable[[], TritonAddress], state: Path) -> Plan
     if golden is not None:
         inputs = Inputs((Encoded(golden.body, golden.headers),), one_line(f"the kept question: {golden.sent}", 400))
     else:
-        inputs = make(config, wanted)
-    return Plan(address, ip, wish.model, wish.version, load, warm, inputs, config, wish.batch, golden, wish.goal_ms,
-                timeout, wish.max_errors / 100)  # fmt: skip
+        inputs = make(config, found.wanted)
+    return Plan(address, ip, wish.model, wish.version, load, found.warm_up, inputs, config, wish.batch, golden,
+                wish.goal_ms, found.timeout_s, wish.max_errors / 100)  # fmt: skip
 
 
 def _load(wish: Wish) -> tuple[schedule.Load, schedule.Load | None]:
