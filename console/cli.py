@@ -176,6 +176,16 @@ def _add_loadtest(parser: argparse.ArgumentParser) -> None:
         "--slo-p99-ms", type=float, metavar="M", help="the p99 that is wanted; exit 1 where it is not met"
     )
     ends.add_argument("--max-errors", type=float, metavar="PERCENT", default=1.0, help="stop above it (default 1)")
+    ends.add_argument(
+        "--max-live-ms",
+        action="append",
+        metavar="[MODEL=]M",
+        default=[],
+        help="stop when the mean of a model that others ask too is above it",
+    )
+    ends.add_argument(
+        "--look-before", metavar="TIME", default="2s", help="look at others' traffic before anything is sent"
+    )
     ends.add_argument("--timeout", metavar="TIME", default="30s", help="for one answer (default 30s)")
     ends.add_argument("--remote-host-is-meant", action="store_true", help="allow a host that is not this one")
     ends.add_argument("--dry-run", action="store_true", help="say what would be sent, and end")
@@ -383,6 +393,8 @@ def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
         max_errors=options.max_errors,
         goal_ms=options.slo_p99_ms,
         remote=options.remote_host_is_meant,
+        live_limits=options.max_live_ms,
+        look=options.look_before,
     )
     with _box(options, settings) as spec:
         return loadtest.run(wish, spec, state, looks, dry_run=options.dry_run, as_json=options.json)

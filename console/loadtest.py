@@ -42,7 +42,7 @@ def run(wish: Wish, spec: BoxSpec, state: Path, looks: Looks, *, dry_run: bool, 
         if as_json:
             return
         try:
-            _say([report.progress_line(plan, progress)], looks)
+            _say([report.progress_line(plan, progress, measuring.live)], looks)
         except OSError:  # the terminal is lost, or whoever read has gone: nobody watches this load any more
             measuring.stop()
 

@@ -108,6 +108,8 @@ def test_read_only_sends_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -
         (["ranking", "--warmup=-1s"], "--warmup must be from 0"),
         (["ranking", "--timeout", "0"], "--timeout must be from 0.01"),
         (["ranking", "--max-errors", "101"], "--max-errors must be from 0 to 100"),
+        (["ranking", "--max-live-ms", "0"], "--max-live-ms must be M or MODEL=M, milliseconds above 0"),
+        (["ranking", "--look-before", "1h"], "--look-before must be from 0 to 600 s"),
         (["ranking", "--priority=-1"], "--priority must be from 0"),
         (["ranking", "--chance=-1", "--random"], "--chance must be from 0"),
         (["ranking", "--batch", "0"], "--batch must be from 1"),
@@ -158,6 +160,30 @@ def started(at: Sequence[str], state: Path, *more: str) -> subprocess.Popen[str]
     words = [sys.executable, "-m", "console", "loadtest", *at, "ranking", "--duration", "10m", *more]
     environ = {**os.environ, "XDG_STATE_HOME": str(state), "LANG": "C.UTF-8"}
     return subprocess.Popen(words, stdout=subprocess.PIPE, env=environ, text=True)
+
+
+def test_others_are_told_of_and_a_limit_on_what_they_feel_ends_it(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("ranking", "--rate", "20", "--duration", "1.5s", "--warmup", "0", "--json")
+    assert run(*words, "--max-live-ms", "1e6") == 0
+    found = json.loads(capsys.readouterr().out)
+    live = {one["model"]: one for one in found["live"]}
+    assert live["ranking"]["ours"]
+    assert not live["recall"]["ours"]
+    for part in ("before", "during"):
+        assert live["ranking"][part]["rate"] > 1000
+        assert 0.5 < live["ranking"][part]["mean_ms"] < 5
+    assert found["live_limits"] == {"": 1e6}
+    assert run(*words, "--max-live-ms", "0.1") == 64
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("gpuconsole: --max-live-ms 0.1: ranking takes ")
+    assert run(*words, "--max-live-ms", "nosuch=5") == 64
+    assert "nosuch is not served here" in capsys.readouterr().err
+    limited = ("ranking", "--rate", "20", "--duration", "60s", "--warmup", "30s", "--look-before", "0")
+    assert run(*limited, "--max-live-ms", "0.1") == 1
+    told = capsys.readouterr().out
+    assert "stops itself above a mean of 0.1 ms of any model that others ask" in told
+    assert "ended        ▲ live users: mean of " in told
 
 
 def test_all_consoles_of_the_machine_know_of_it_while_it_runs(at: Sequence[str], tmp_path: Path) -> None:

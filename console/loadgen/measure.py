@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -14,18 +14,22 @@ from console.core.golden import Golden
 from console.core.model import ModelConfig, ModelStats, SourceError
 from console.core.plan import WrongInput
 from console.core.text import one_line
-from console.loadgen import verdict
+from console.loadgen import live, verdict
 from console.loadgen.announce import Running, announced, mine
 from console.loadgen.errors import total
 from console.loadgen.inputs import Inputs
 from console.loadgen.launch import Sender
+from console.loadgen.live import Look, Watch
 from console.loadgen.order import Broken, Ended, Order, Progress, Warmed, request
-from console.loadgen.record import Client, Run, Server
+from console.loadgen.record import Client, Live, Run, Server
 from console.loadgen.schedule import Load
 
 SETTLED_WITHIN_S = 1.0
 """Triton counts a request up to some ms after its answer went out."""
 LOOK_S = 0.05
+LOOK_BEFORE_S = 2.0
+STALE_S = 1.0
+"""What the sender said so long ago is not held against what the server says now."""
 
 
 class Plan(Struct, frozen=True):
@@ -46,6 +50,10 @@ class Plan(Struct, frozen=True):
     timeout_s: float
     max_errors: float
     """Share of requests that may fail before it stops itself."""
+    live_limits: Mapping[str, float] = {}
+    """ms by model, "" for each: mean of what others ask above which it stops itself."""
+    look_s: float = LOOK_BEFORE_S
+    """How long others' traffic is looked at before anything is sent."""
 
     @property
     def answers(self) -> str:
@@ -86,6 +94,10 @@ class Statistics:
     def read(self) -> Sequence[ModelStats]:
         """Of all versions that requests may go to. SourceError."""
         return self._decoder.decode(expect_ok(self._http.get(f"{self._path}/stats"), f"statistics of {self._model}"))
+
+    def read_all(self) -> Sequence[ModelStats]:
+        """Of all models. SourceError, also where models of two repositories share a name (domain facts, 1.6)."""
+        return self._decoder.decode(expect_ok(self._http.get("/v2/models/stats"), "statistics of all models"))
 
     def settled(self, enough: Callable[[Sequence[ModelStats]], bool]) -> Sequence[ModelStats]:
         """When `enough` says so, or after SETTLED_WITHIN_S. SourceError."""
@@ -138,6 +150,15 @@ class Measuring:
         self._stopped = False
         self._sender: Sender | None = None
         self._not_valid = ""
+        self._hurt = ""
+        """Why it stopped itself for others' sake."""
+        steps = {step.model for step in plan.config.steps}
+        self._watched = Watch({plan.model}, steps - {plan.model}, plan.live_limits)
+        self._live_unknown = ""
+        self._warmed = 0
+        """Answers within the warm-up."""
+        self.live: tuple[Live, ...] = ()
+        """What others ask of the server, as far as it is known by now; read from any thread."""
 
     def stop(self) -> None:
         """Send no more, and tell what was."""
@@ -150,6 +171,7 @@ class Measuring:
         plan = self._plan
         statistics = Statistics(plan.address, plan.model, plan.version)
         try:
+            self._look_before(statistics)
             with (
                 Sender(plan.order(), read_only=self._read_only) as self._sender,
                 announced(self._mine()) as unannounced,
@@ -158,6 +180,7 @@ class Measuring:
                     self._sender.stop()
                 before, ended = self._followed(self._sender, statistics)
             server, unknown = self._server(statistics, before, ended.client)
+            self._look_at_the_end(statistics, ended.client)
             self._look_at_config(statistics)
         finally:
             self._sender = None
@@ -177,11 +200,15 @@ class Measuring:
                     raise WrongInput(f"{self._plan.address.where} cannot be loaded: {message.text}")
                 case Warmed():
                     before = self._quiet(statistics)
+                    self._warmed = message.done + message.errors
+                    if (look := self._look(self._all(statistics), self._warmed)) is not None:
+                        self._watched.begin(look)
                     sender.go()
                 case Progress():
                     self._tell(message)
-                    if message.at > 0:
-                        self._watch(sender, statistics, before)
+                    found = self._all(statistics)
+                    self._watch(sender, found, before)
+                    self._look_at_others(sender, found, message)
                 case Ended():
                     return before, message
         raise AssertionError("messages() ends by an exception only")
@@ -201,17 +228,64 @@ class Measuring:
         except SourceError:
             return None
 
-    def _watch(self, sender: Sender, statistics: Statistics, before: Sequence[ModelStats] | None) -> None:
+    def _watch(self, sender: Sender, found: Sequence[ModelStats] | None, before: Sequence[ModelStats] | None) -> None:
         """A model that was loaded anew under way makes the run worthless: it ends there."""
-        if before is None or self._not_valid:
-            return
-        try:
-            verdict.served(before, statistics.read())
-        except SourceError:
+        if before is None or found is None or self._not_valid:
             return  # it is busy, or gone; the answers tell
+        plan = self._plan
+        try:
+            verdict.served(before, [m for m in found if m.name == plan.model and plan.version in ("", m.version)])
         except verdict.ResetError:
             self._not_valid = f"{self._plan.model} was loaded anew at {units.clock(time.time())}"
             sender.stop()
+
+    def _look_before(self, statistics: Statistics) -> None:
+        """What others ask while nothing is sent yet. WrongInput for limits that cannot be held."""
+        first = self._look(self._all(statistics), 0) if self._plan.look_s else None
+        until = time.monotonic() + self._plan.look_s
+        while first is not None and not self._stopped and (left := until - time.monotonic()) > 0:
+            time.sleep(min(LOOK_S, left))
+        last = self._look(self._all(statistics), 0)
+        if last is not None:
+            self._watched.before(first, last)
+            self.live = self._watched.found()
+        elif self._plan.live_limits:
+            raise WrongInput(f"{live.FLAG} cannot be held: {self._live_unknown}")
+
+    def _all(self, statistics: Statistics) -> Sequence[ModelStats] | None:
+        """Of all models, or of the loaded one where that is all that can be had; None where nothing can."""
+        try:
+            found = statistics.read_all()
+            self._live_unknown = ""
+        except SourceError as error:
+            self._live_unknown = error.message
+            try:
+                found = statistics.read()
+            except SourceError:
+                return None
+        return found
+
+    def _look(self, found: Sequence[ModelStats] | None, own: float) -> Look | None:
+        return None if found is None else Look(time.monotonic(), live.counted(found), {self._plan.model: own})
+
+    def _look_at_others(self, sender: Sender, found: Sequence[ModelStats] | None, at: Progress) -> None:
+        """Others who are hurt end it. Between the sender's word and the look at the server more answers came."""
+        late = time.monotonic() - at.monotonic
+        if late > STALE_S:
+            found = None
+        own = at.done + at.errors + at.rate * late + (self._warmed if at.at > 0 else 0)
+        look = self._look(found, own)
+        why = self._watched.blind(time.monotonic()) if look is None else self._watched.look(look)
+        self.live = self._watched.found()
+        if why and not self._hurt:
+            self._hurt = why
+            sender.stop()
+
+    def _look_at_the_end(self, statistics: Statistics, client: Client) -> None:
+        look = self._look(self._all(statistics), self._warmed + client.done + total(client.errors))
+        if look is not None and client.sent:
+            self._watched.look(look)
+            self.live = self._watched.found()
 
     def _server(
         self, statistics: Statistics, before: Sequence[ModelStats] | None, client: Client
@@ -264,8 +338,11 @@ class Measuring:
             server_unknown=unknown,
             goal_ms=plan.goal_ms,
             met=verdict.met(client.shape(), total(client.errors), plan.goal_ms),
-            ended=ended.ended,
+            ended=self._hurt or ended.ended,
             steady=verdict.steady(plan.load, client, ended.ended),
             not_valid=self._not_valid,
-            notes=tuple(notes),
+            notes=(*notes, *self._watched.notes),
+            live=self._watched.found(),
+            live_unknown=self._live_unknown,
+            live_limits=plan.live_limits,
         )

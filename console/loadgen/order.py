@@ -71,6 +71,8 @@ class Progress(Struct, frozen=True, tag="progress"):
     p50: float | None
     p99: float | None
     """ms, likewise."""
+    monotonic: float = 0.0
+    """When this was so, by the clock that all processes share."""
 
 
 class Ended(Struct, frozen=True, tag="ended"):

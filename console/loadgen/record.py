@@ -97,6 +97,27 @@ class Server(Struct, frozen=True):
     executions: int = 0
 
 
+class Traffic(Struct, frozen=True):
+    """What others asked of one model over some time, by its statistics."""
+
+    rate: float
+    """Requests a second that were not ours; 0 also for a few, which may be of the edges."""
+    mean_ms: float | None
+    """Of all requests; None without one."""
+    requests: int
+    """Counted, ours too."""
+
+
+class Live(Struct, frozen=True):
+    """Others' traffic on one model; None where it was not looked at, or its counters began anew."""
+
+    model: str
+    before: Traffic | None
+    during: Traffic | None
+    ours: bool
+    """We asked it too: the mean meanwhile is of all its requests, ours among them."""
+
+
 class Run(Struct, frozen=True):
     """One run."""
 
@@ -129,6 +150,12 @@ class Run(Struct, frozen=True):
     not_valid: str = ""
     """"": valid; else what happened under way."""
     notes: tuple[str, ...] = ()
+    live: tuple[Live, ...] = ()
+    """Models that others ask too."""
+    live_unknown: str = ""
+    """Why that is not known of all models."""
+    live_limits: Mapping[str, float] = field(default_factory=dict)
+    """ms by model, "" for each: mean above which the run stopped itself."""
 
 
 def keep(state: Path, run: Run) -> Run:

@@ -11,9 +11,11 @@ from console.loadgen import verdict
 from console.loadgen.errors import total
 from console.loadgen.measure import Plan
 from console.loadgen.order import Progress
-from console.loadgen.record import WHOLE, Comparison, Run
+from console.loadgen.record import WHOLE, Comparison, Live, Run
 
 BAR = 40
+MOST_LIVE = 6
+"""Models told of."""
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -29,20 +31,31 @@ def plan_lines(plan: Plan) -> list[str]:
         f"  inputs   {plan.inputs.text} ({units.size(size)} a request)",
         f"  answers  {plan.answers}; stops itself above {100 * plan.max_errors:g} % errors",
     ]
+    lines += [f"  others   {words}" for words in _limits(plan)]
     if plan.goal_ms is not None:
         lines.append(f"  goal     p99 <= {plan.goal_ms:g} ms")
     return lines
 
 
-def progress_line(plan: Plan, at: Progress) -> str:
-    """One line a second."""
+def _limits(plan: Plan) -> list[str]:
+    found = [
+        f"stops itself above a mean of {limit:g} ms of {model or 'any model that others ask'}"
+        for model, limit in plan.live_limits.items()
+    ]
+    return [f"looked at for {plan.look_s:g} s before", *found] if plan.look_s else found
+
+
+def progress_line(plan: Plan, at: Progress, live: Sequence[Live] = ()) -> str:
+    """One line a second; `live` is what others ask."""
     when = f"warm-up {abs(at.at):4.1f} s left" if at.at <= 0 else f"{at.at:5.1f} of {plan.load.seconds:g} s"
     waiting = f"   {at.waiting} waiting for a connection" if at.waiting else ""
     late = f"   late {at.late}" if at.late else ""
     errors = f"   errors {at.errors}" if at.errors else ""
+    theirs = [one.during for one in live if one.ours and one.during is not None and one.during.rate]
+    others = "".join(f"   others {units.rate(t.rate)}/s, mean {units.millis(t.mean_ms)}" for t in theirs)
     return (
         f"  {when}   {units.rate(at.rate)}/s   p50 {units.millis(at.p50)}   p99 {units.millis(at.p99)} ms   "
-        f"in flight {at.in_flight}{late}{waiting}{errors}"
+        f"in flight {at.in_flight}{late}{waiting}{errors}{others}"
     )
 
 
@@ -71,6 +84,7 @@ def result_lines(run: Run) -> list[str]:
         f"  client       {SIGNS['warn'] + ' ' + limited if limited else SIGNS['ok'] + ' not the limit'}: "
         f"{100 * client.cpu_share:.0f} % of one core, {client.connections} connections"
     )
+    lines += [f"  live users   {words}" for words in live_words(run)]
     unjudged = run.steady.startswith("not judged")
     sign = SIGNS["ok" if not run.steady else "unknown" if unjudged else "warn"]
     lines.append(f"  steady       {sign} {run.steady or 'yes'}")
@@ -82,6 +96,24 @@ def result_lines(run: Run) -> list[str]:
     if run.not_valid:
         lines.append(f"  not valid    {SIGNS['fail']} {run.not_valid}")
     return lines
+
+
+def live_words(run: Run) -> list[str]:
+    """What others asked before and meanwhile, a line for each model."""
+    lines = [_live(one) for one in run.live[:MOST_LIVE]]
+    if len(run.live) > MOST_LIVE:
+        lines.append(f"and {len(run.live) - MOST_LIVE} more models that others ask")
+    if run.live_unknown:
+        lines.append(f"{SIGNS['unknown']} of other models nothing is known: {run.live_unknown}")
+    return lines or ["none seen"]
+
+
+def _live(one: Live) -> str:
+    before, during = one.before, one.during
+    means = [units.millis(t.mean_ms) if t is not None else "?" for t in (before, during)]
+    rates = [f"{units.rate(t.rate)}" if t is not None else "?" for t in (before, during)]
+    also = " (ours among them)" if one.ours else ""
+    return f"{one_line(one.model, 60)}: mean {means[0]} → {means[1]} ms{also}, others {rates[0]} → {rates[1]}/s"
 
 
 def _goal_sign(run: Run) -> str:

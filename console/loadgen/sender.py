@@ -348,7 +348,7 @@ class Sender:
             at = cut.at if self._go else min(0.0, (now - tally.end) / NS)
             self._tell(
                 Progress(at, tally.sent, tally.done, tally.failed, tally.late if self._open_loop else 0, self._active,
-                         len(self._waiting), cut.done / cut.span, cut.p50, cut.p99)
+                         len(self._waiting), cut.done / cut.span, cut.p50, cut.p99, now / NS)
             )  # fmt: skip
         failed = tally.failed
         if failed >= FEW_ERRORS and failed > self._order.max_errors * (failed + tally.done):

@@ -7,7 +7,7 @@ from statistics import median
 
 from console.core import units
 from console.core.model import ModelStats
-from console.loadgen import errors
+from console.loadgen import errors, live
 from console.loadgen.errors import total
 from console.loadgen.histogram import Histogram
 from console.loadgen.record import WHOLE, Client, Run, Server, Slice
@@ -24,8 +24,6 @@ FEWEST = 100
 LATE_SHARE = 0.01
 BUSY = 0.9
 """Of one core: above it the sender itself is the limit."""
-OTHERS = 0.02
-"""Share of the server's count above ours from which others' traffic is spoken of."""
 
 
 class ResetError(Exception):
@@ -75,8 +73,7 @@ def others(client: Client, server: Server) -> int:
     A failed one of ours may be among those that it calls successes: seen are errors that the model answers, and answers
     that never left it (1 024 connections at 10 000 requests a second: 418 of 50 000).
     """
-    more = server.requests - client.done - total(client.errors)
-    return more if more > max(2, OTHERS * client.done) else 0
+    return round(live.others(server.requests, client.done + total(client.errors)))
 
 
 def met(histogram: Histogram, failed: int, goal_ms: float | None) -> bool | None:

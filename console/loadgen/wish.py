@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from console.core.text import one_line
 from console.loadgen import schedule
 from console.loadgen.inputs import MOST_BYTES, Inputs, Wanted, make, parse_shapes
 from console.loadgen.launch import resolve
+from console.loadgen.live import parse_limits
 from console.loadgen.measure import Plan, Statistics
 
 RATE, CALLERS = "--rate", "--concurrency"
@@ -49,6 +50,10 @@ class Wish(Struct, frozen=True):
     """Percent."""
     goal_ms: float | None
     remote: bool
+    live_limits: Sequence[str] = ()
+    """`M` or `MODEL=M`, ms."""
+    look: str = "2s"
+    """How long others' traffic is looked at before."""
 
 
 class Checked(Struct, frozen=True):
@@ -58,6 +63,8 @@ class Checked(Struct, frozen=True):
     warm_up: schedule.Load | None
     timeout_s: float
     wanted: Wanted
+    live_limits: Mapping[str, float]
+    look_s: float
 
 
 def checked(wish: Wish) -> Checked:
@@ -70,7 +77,11 @@ def checked(wish: Wish) -> Checked:
     timeout = seconds(wish.timeout, "--timeout")
     if not 0.01 <= timeout <= 600:
         raise WrongInput(f"--timeout must be from 0.01 to 600 s, not {timeout:g} s")
-    return Checked(load, warm, timeout, _wanted(wish))
+    limits = parse_limits(wish.live_limits)
+    look = seconds(wish.look, "--look-before")
+    if not 0 <= look <= 600:
+        raise WrongInput(f"--look-before must be from 0 to 600 s, not {look:g} s")
+    return Checked(load, warm, timeout, _wanted(wish), limits, look)
 
 
 def planned(wish: Wish, where: Callable[[], TritonAddress], state: Path) -> Plan:
@@ -95,7 +106,7 @@ def planned(wish: Wish, where: Callable[[], TritonAddress], state: Path) -> Plan
     else:
         inputs = make(config, found.wanted)
     return Plan(address, ip, wish.model, wish.version, load, found.warm_up, inputs, config, wish.batch, golden,
-                wish.goal_ms, found.timeout_s, wish.max_errors / 100)  # fmt: skip
+                wish.goal_ms, found.timeout_s, wish.max_errors / 100, found.live_limits, found.look_s)  # fmt: skip
 
 
 def _load(wish: Wish) -> tuple[schedule.Load, schedule.Load | None]:
