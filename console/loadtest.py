@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TextIO
 
@@ -21,6 +22,7 @@ from console.loadgen.measure import Measuring
 from console.loadgen.order import Progress
 from console.loadgen.record import Run
 from console.loadgen.wish import Wish, planned
+from console.sources.gpu import GpuSource
 
 BROKEN = 1
 """Exit code where the goal is not met, the run is not valid, or it stopped itself."""
@@ -46,7 +48,9 @@ def run(wish: Wish, spec: BoxSpec, state: Path, looks: Looks, *, dry_run: bool, 
         except OSError:  # the terminal is lost, or whoever read has gone: nobody watches this load any more
             measuring.stop()
 
-    measuring = Measuring(plan, read_only=spec.settings.safety.read_only, tell=tell)
+    here = ip_address(plan.ip.partition("%")[0]).is_loopback
+    gpu = GpuSource(api=spec.nvml_api(), root=spec.root) if here else None
+    measuring = Measuring(plan, read_only=spec.settings.safety.read_only, tell=tell, gpu=gpu)
     with _stops(measuring):
         try:
             found = measuring.run(spec.host, operator().short)

@@ -68,6 +68,34 @@ def test_one_object(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["runs"] == [found]
 
 
+def test_steps_and_cards_are_told_kept_and_compared(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("ranking", "--rate", "40,80", "--duration", "2s", "--warmup", "0", "--look-before", "0")
+    assert run(*words) == 0
+    told = capsys.readouterr().out
+    assert "asked/s    SENT/s    DONE/s" in told
+    assert "  40      40.0" in told
+    assert "GPU          ? " in told  # the simulated server's card is not of this machine
+    assert run(*words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [stage["sent"] for stage in found["client"]["stages"]] == [40, 80]
+    assert found["cards"] == []
+    assert found["cards_unknown"]
+    assert run("--compare", "1", "2") == 0
+    assert "at 80 p99 ms" in capsys.readouterr().out
+
+
+def test_the_simulated_boxs_card(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    words = ("ranking", "--rate", "20", "--duration", "2s", "--warmup", "0", "--look-before", "0", "--json")
+    assert cli.run(["loadtest", "--demo", *words]) == 0
+    (card,) = json.loads(capsys.readouterr().out)["cards"]
+    assert card["index"] == 0
+    assert 10 < card["util_pct"] <= card["util_max_pct"] <= 100
+    assert card["sm_mhz"] > 1000
+
+
 def test_a_dry_run_sends_and_keeps_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("ranking", "--dry-run", "--read-only") == 0
     assert "dry run: nothing was sent" in capsys.readouterr().out

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from console.clients.triton import Http, TritonAddress, expect_ok, model_path, server_http
 from console.clients.triton_wire import StatsDecoder, decode_config, decode_index
@@ -13,9 +14,11 @@ from console.core import units
 from console.core.golden import Golden
 from console.core.model import ModelConfig, ModelStats, SourceError
 from console.core.plan import WrongInput
+from console.core.poller import Source
 from console.core.text import one_line
 from console.loadgen import live, verdict
 from console.loadgen.announce import Running, announced, mine
+from console.loadgen.cards import Cards
 from console.loadgen.errors import total
 from console.loadgen.inputs import Inputs
 from console.loadgen.launch import Sender
@@ -143,7 +146,10 @@ def settings(config: ModelConfig) -> dict[str, str]:
 class Measuring:
     """Carries a plan out. `tell` gets each Progress; `stop` may be called from a signal handler or another thread."""
 
-    def __init__(self, plan: Plan, *, read_only: bool, tell: Callable[[Progress], None]) -> None:
+    def __init__(
+        self, plan: Plan, *, read_only: bool, tell: Callable[[Progress], None], gpu: Source | None = None
+    ) -> None:
+        """`gpu` gives a GpuBox, of the machine that is loaded; None = its cards cannot be read from here."""
         self._plan = plan
         self._read_only = read_only
         self._tell = tell
@@ -152,6 +158,7 @@ class Measuring:
         self._not_valid = ""
         self._hurt = ""
         """Why it stopped itself for others' sake."""
+        self._cards = Cards(gpu)
         steps = {step.model for step in plan.config.steps}
         self._watched = Watch({plan.model}, steps - {plan.model}, plan.live_limits)
         self._live_unknown = ""
@@ -170,6 +177,7 @@ class Measuring:
         """The record, not yet kept. Refused in read-only mode; WrongInput where the server refuses; SourceError."""
         plan = self._plan
         statistics = Statistics(plan.address, plan.model, plan.version)
+        self._cards.start()
         try:
             self._look_before(statistics)
             with (
@@ -183,6 +191,7 @@ class Measuring:
             self._look_at_the_end(statistics, ended.client)
             self._look_at_config(statistics)
         finally:
+            self._cards.end()
             self._sender = None
             statistics.close()
         return self._record(host, by, ended, server, unknown, unannounced)
@@ -203,6 +212,7 @@ class Measuring:
                     self._warmed = message.done + message.errors
                     if (look := self._look(self._all(statistics), self._warmed)) is not None:
                         self._watched.begin(look)
+                    self._cards.measure()
                     sender.go()
                 case Progress():
                     self._tell(message)
@@ -210,6 +220,7 @@ class Measuring:
                     self._watch(sender, found, before)
                     self._look_at_others(sender, found, message)
                 case Ended():
+                    self._cards.end()
                     return before, message
         raise AssertionError("messages() ends by an exception only")
 
@@ -314,6 +325,9 @@ class Measuring:
 
     def _record(self, host: str, by: str, ended: Ended, server: Server | None, unknown: str, unannounced: str) -> Run:
         plan, client = self._plan, ended.client
+        stages = [replace(one, steady=verdict.stage_steady(plan.load, one, client.slices)) for one in client.stages]
+        client = replace(client, stages=tuple(stages))
+        cards, cards_unknown = self._cards.found()
         notes = [unannounced] if unannounced else []
         if limited := verdict.limit(plan.load, client):
             notes.append(limited)
@@ -345,4 +359,6 @@ class Measuring:
             live=self._watched.found(),
             live_unknown=self._live_unknown,
             live_limits=plan.live_limits,
+            cards=cards,
+            cards_unknown=cards_unknown,
         )

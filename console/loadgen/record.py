@@ -15,6 +15,7 @@ from console.clients.files import append_synced, private_folder
 from console.core.encode import to_json
 from console.core.plan import WrongInput
 from console.core.text import one_line
+from console.loadgen.cards import NOT_READ, Card
 from console.loadgen.errors import Failed, total
 from console.loadgen.histogram import Histogram, Latency
 from console.loadgen.schedule import Load
@@ -38,6 +39,36 @@ class Slice(Struct, frozen=True):
     late: int = 0
     span: float = 1.0
     """Seconds that it covers."""
+
+
+class Stage(Struct, frozen=True):
+    """One step of a load, or a part of a ramp."""
+
+    first: float
+    last: float
+    """Level at its ends: callers, or requests a second."""
+    begin: float
+    """Seconds from the beginning of the measured part."""
+    seconds: float
+    sent: int
+    """Due within it (closed loop: sent)."""
+    done: int
+    """Good answers that came within it."""
+    errors: int
+    """That came within it."""
+    latency: Latency
+    """Of what was due within it."""
+    steady: str = ""
+    """"": steady; else why not."""
+
+    @property
+    def throughput(self) -> float:
+        """Good answers a second."""
+        return self.done / self.seconds if self.seconds else 0.0
+
+    def level(self) -> str:
+        """Such as `50` or `50..80`."""
+        return f"{self.first:g}" if self.first == self.last else f"{self.first:.4g}..{self.last:.4g}"
 
 
 class Client(Struct, frozen=True):
@@ -65,6 +96,8 @@ class Client(Struct, frozen=True):
     """Of the measured part with the wait for its last answers."""
     connections: int = 0
     slices: tuple[Slice, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    """Where its level changes."""
 
     @property
     def throughput(self) -> float:
@@ -156,6 +189,9 @@ class Run(Struct, frozen=True):
     """Why that is not known of all models."""
     live_limits: Mapping[str, float] = field(default_factory=dict)
     """ms by model, "" for each: mean above which the run stopped itself."""
+    cards: tuple[Card, ...] = ()
+    cards_unknown: str = NOT_READ
+    """Why nothing is known of them."""
 
 
 def keep(state: Path, run: Run) -> Run:
@@ -235,29 +271,52 @@ def compare(first: Run, second: Run) -> Comparison:
     """Figures, distributions and settings. ValueError where a record is damaged."""
     one, two = first.client.shape(), second.client.shape()
     bounds = _bounds(first, second)
+    left, right = _figures(first), _figures(second)
+    for more in (_stages, _cards):
+        a, b = more(first), more(second)
+        left.update({name: value for name, value in a.items() if name in b})
+        right.update(b)
     return Comparison(
-        tuple(Row(name, a, b) for (name, a), (_, b) in zip(_figures(first), _figures(second), strict=True)),
+        tuple(Row(name, value, right[name]) for name, value in left.items()),
         _differences(first, second),
         bounds,
         (tuple(one.shares(bounds)), tuple(two.shares(bounds))),
     )
 
 
-def _figures(run: Run) -> list[tuple[str, float | None]]:
+def _figures(run: Run) -> dict[str, float | None]:
     at, server = run.client.latency, run.server
-    return [
-        ("done/s", run.client.throughput),
-        ("p50 ms", at.p50),
-        ("p90 ms", at.p90),
-        ("p95 ms", at.p95),
-        ("p99 ms", at.p99),
-        ("p99.9 ms", at.p99_9),
-        ("max ms", at.max),
-        ("errors", float(total(run.client.errors))),
-        ("wait ms", server.queue_ms if server else None),
-        ("infer ms", server.infer_ms if server else None),
-        ("batch", server.batch if server else None),
-    ]
+    return {
+        "done/s": run.client.throughput,
+        "p50 ms": at.p50,
+        "p90 ms": at.p90,
+        "p95 ms": at.p95,
+        "p99 ms": at.p99,
+        "p99.9 ms": at.p99_9,
+        "max ms": at.max,
+        "errors": float(total(run.client.errors)),
+        "wait ms": server.queue_ms if server else None,
+        "infer ms": server.infer_ms if server else None,
+        "batch": server.batch if server else None,
+    }
+
+
+def _stages(run: Run) -> dict[str, float | None]:
+    """By level; a level that comes twice is told once, the last time."""
+    found: dict[str, float | None] = {}
+    for one in run.client.stages:
+        of = f"at {one.level()}"
+        found |= {f"{of} done/s": one.throughput, f"{of} p50 ms": one.latency.p50, f"{of} p99 ms": one.latency.p99}
+        found[f"{of} errors"] = float(one.errors)
+    return found
+
+
+def _cards(run: Run) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for card in run.cards:
+        of = f"GPU {card.index}"
+        found |= {f"{of} util %": card.util_pct, f"{of} SM MHz": card.sm_mhz, f"{of} W": card.power_w}
+    return found
 
 
 def _differences(first: Run, second: Run) -> dict[str, tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from console.core import units
 from console.core.sign import SIGNS
 from console.core.text import one_line
-from console.loadgen import verdict
+from console.loadgen import cards, verdict
 from console.loadgen.errors import total
 from console.loadgen.measure import Plan
 from console.loadgen.order import Progress
@@ -76,6 +76,7 @@ def result_lines(run: Run) -> list[str]:
         f"  error        {one.count} x {kind}{': ' + one_line(one.text, 160) if one.text else ''}"
         for kind, one in sorted(client.errors.items(), key=lambda item: -item[1].count)
     ]
+    lines += _stage_lines(run)
     lines += _server_lines(run)
     if gap := verdict.gap(run):
         lines.append(f"  difference   {gap}")
@@ -85,9 +86,10 @@ def result_lines(run: Run) -> list[str]:
         f"{100 * client.cpu_share:.0f} % of one core, {client.connections} connections"
     )
     lines += [f"  live users   {words}" for words in live_words(run)]
-    unjudged = run.steady.startswith("not judged")
-    sign = SIGNS["ok" if not run.steady else "unknown" if unjudged else "warn"]
-    lines.append(f"  steady       {sign} {run.steady or 'yes'}")
+    lines += [f"  GPU {card.index:<2}       {cards.words(card)}" for card in run.cards]
+    if not run.cards:
+        lines.append(f"  GPU          {SIGNS['unknown']} {run.cards_unknown}")
+    lines.append(f"  steady       {_steady(run.steady)}")
     if run.met is not None:
         lines.append(f"  goal         {_goal(run)}")
     lines += [f"  note         {note}" for note in run.notes if note != limited]
@@ -95,6 +97,28 @@ def result_lines(run: Run) -> list[str]:
         lines.append(f"  ended        {SIGNS['warn']} {run.ended}")
     if run.not_valid:
         lines.append(f"  not valid    {SIGNS['fail']} {run.not_valid}")
+    return lines
+
+
+def _steady(why: str) -> str:
+    unjudged = why.startswith("not judged")
+    return f"{SIGNS['ok' if not why else 'unknown' if unjudged else 'warn']} {why or 'yes'}"
+
+
+_STAGES = (-12, -8, -8, -8, -7, -7, 40)
+
+
+def _stage_lines(run: Run) -> list[str]:
+    """A line for each step of the load, and each part of its ramps."""
+    if not run.client.stages:
+        return []
+    level = "at once" if run.load.loop == "closed" else "asked/s"
+    lines = [f"  {_row((level, 'SENT/s', 'DONE/s', 'p50', 'p99', 'ERRORS', 'STEADY'), _STAGES)}"]
+    for one in run.client.stages:
+        sent, steady = one.sent / one.seconds, _steady(one.steady) if one.first == one.last else units.NONE
+        cells = (one.level(), units.rate(sent), units.rate(one.throughput), units.millis(one.latency.p50),
+                 units.millis(one.latency.p99), str(one.errors), steady)  # fmt: skip
+        lines.append(f"  {_row(cells, _STAGES)}")
     return lines
 
 
@@ -172,7 +196,7 @@ def list_lines(runs: Sequence[Run], *, utc: bool) -> list[str]:
 
 def compare_lines(first: Run, second: Run, found: Comparison) -> list[str]:
     """Two runs side by side: figures, what differs, the distributions."""
-    widths = (12, -10, -10, -8)
+    widths = (max(12, *(len(row.name) for row in found.rows)), -10, -10, -8)
     lines = [_row(("", f"run {first.id}", f"run {second.id}", "change"), widths)]
     for row in found.rows:
         change = "" if row.change is None else f"{100 * row.change:+.1f} %"
@@ -192,6 +216,6 @@ def compare_lines(first: Run, second: Run, found: Comparison) -> list[str]:
 
 
 def _figure(name: str, value: float | None) -> str:
-    if name == "errors":
+    if name.endswith(("errors", "%", "MHz", "W")):
         return units.whole(value)
-    return units.rate(value) if name == "done/s" else units.millis(value)
+    return units.rate(value) if name.endswith("done/s") else units.millis(value)

@@ -25,6 +25,8 @@ LONGEST_S = 3600.0
 MOST_REQUESTS = 20_000_000
 """Of one run; a bound that no reasonable run meets."""
 MOST_STEPS = 50
+RAMP_PIECES = 10
+"""Of a ramp, figures are told for so many parts of it, each a second long at least."""
 NS = 1_000_000_000
 
 
@@ -117,6 +119,20 @@ def warm_up(load: Load, seconds: float) -> Load | None:
         raise WrongInput(f"--warmup must be from 0 to {LONGEST_S:g} s, not {seconds:g} s")
     level = load.steps[0].first
     return Load(load.loop, (Step(level, level, seconds),), load.poisson, load.seed + 1) if seconds else None
+
+
+def pieces(load: Load) -> tuple[Step, ...]:
+    """What has figures of its own: the steps, and parts of the ramps; () for one level throughout."""
+    if len(load.steps) == 1 and load.steps[0].first == load.steps[0].last:
+        return ()
+    found: list[Step] = []
+    for step in load.steps:
+        number = 1 if step.first == step.last else max(1, min(RAMP_PIECES, int(step.seconds)))
+        rise = (step.last - step.first) / number
+        found += [
+            Step(step.first + rise * at, step.first + rise * (at + 1), step.seconds / number) for at in range(number)
+        ]
+    return tuple(found)
 
 
 def callers(load: Load, at: float) -> int:

@@ -40,7 +40,7 @@ from console.loadgen.order import (
     encoder,
     orders,
 )
-from console.loadgen.schedule import Load, callers, intended
+from console.loadgen.schedule import Load, callers, intended, pieces
 from console.loadgen.tally import SLICE_NS, Tally
 
 NS = 1_000_000_000
@@ -118,7 +118,7 @@ class Sender:
 
     def _part(self, load: Load) -> Tally:
         start = time.monotonic_ns()
-        tally = self._tally = Tally(start, start + round(load.seconds * NS))
+        tally = self._tally = Tally(start, start + round(load.seconds * NS), pieces(load))
         self._left = load.most
         self._sending = True
         due = intended(load) if self._open_loop else iter(())

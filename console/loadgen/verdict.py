@@ -10,7 +10,7 @@ from console.core.model import ModelStats
 from console.loadgen import errors, live
 from console.loadgen.errors import total
 from console.loadgen.histogram import Histogram
-from console.loadgen.record import WHOLE, Client, Run, Server, Slice
+from console.loadgen.record import WHOLE, Client, Run, Server, Slice, Stage
 from console.loadgen.schedule import Load
 
 STEADY_WITHIN = 0.10
@@ -22,6 +22,8 @@ SHORTEST = 6
 FEWEST = 100
 """Answers within a third, likewise."""
 LATE_SHARE = 0.01
+IN_TIME = 0.97
+"""Of what was due; with less answered in time the server (or the client) does not keep up."""
 BUSY = 0.9
 """Of one core: above it the sender itself is the limit."""
 
@@ -89,18 +91,35 @@ def steady(load: Load, client: Client, ended: str) -> str:
     if len(load.steps) > 1 or load.steps[0].first != load.steps[0].last:
         return "not judged: the level changes by itself"
     slices = [one for one in client.slices if one.span < 1.5]
-    if len(slices) < SHORTEST or ended not in WHOLE:
-        return f"not judged: {len(slices)} s are too short to tell, it takes {SHORTEST}"
+    moved, before, last = _judged(slices if ended in WHOLE else ())
+    if not before or not moved:
+        return moved
+    why = _reasons(load, client, before, last)
+    return f"{moved}: {why}" if why else moved
+
+
+def stage_steady(load: Load, stage: Stage, slices: Sequence[Slice]) -> str:
+    """As `steady`, for one step of a load; `slices` are of the whole run."""
+    if stage.first != stage.last:
+        return "not judged: the level changes by itself"
+    if load.loop == "open" and stage.sent >= FEWEST and stage.done < IN_TIME * stage.sent:
+        asked, got = stage.sent / stage.seconds, stage.throughput
+        return f"more was due ({units.rate(asked)}/s) than was answered in time ({units.rate(got)}/s)"
+    end = stage.begin + stage.seconds
+    own = [one for one in slices if one.span < 1.5 and one.at - one.span >= stage.begin - 0.05 and one.at <= end + 0.05]
+    return _judged(own)[0]
+
+
+def _judged(slices: Sequence[Slice]) -> tuple[str, Sequence[Slice], Sequence[Slice]]:
+    """Why they are not steady or cannot be judged, and the two thirds that were compared."""
+    if len(slices) < SHORTEST:
+        return f"not judged: {len(slices)} s are too short to tell, it takes {SHORTEST}", (), ()
     third = len(slices) // 3
     before, last = slices[-2 * third : -third], slices[-third:]
     few = min(sum(one.done for one in part) for part in (before, last))
     if few < FEWEST:
-        return f"not judged: {few} answers in a third of it are too few to tell, it takes {FEWEST}"
-    moved = _stalled(slices) or _moved(before, last)
-    if not moved:
-        return ""
-    why = _reasons(load, client, before, last)
-    return f"{moved}: {why}" if why else moved
+        return f"not judged: {few} answers in a third of it are too few to tell, it takes {FEWEST}", (), ()
+    return _stalled(slices) or _moved(before, last), before, last
 
 
 def _stalled(slices: Sequence[Slice]) -> str:
@@ -136,7 +155,7 @@ def _reasons(load: Load, client: Client, before: Sequence[Slice], last: Sequence
     if shed:
         found.append(f"the server turned {shed} requests away")
     due = client.done + total(client.errors)
-    if load.loop == "open" and client.in_time < 0.97 * due:
+    if load.loop == "open" and client.in_time < IN_TIME * due:
         asked, got = due / client.seconds, client.throughput
         found.append(f"more was due ({units.rate(asked)}/s) than was answered in time ({units.rate(got)}/s)")
     if limited := limit(load, client):

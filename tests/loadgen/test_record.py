@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from console.core.plan import WrongInput
 from console.loadgen import record
+from console.loadgen.cards import Card
 from console.loadgen.errors import TIMEOUT, Failed, counted, of_socket, of_status, total
-from console.loadgen.histogram import Histogram
-from console.loadgen.record import Client, Run, Server, compare, find, keep, load_all
+from console.loadgen.histogram import Histogram, Latency
+from console.loadgen.record import Client, Run, Server, Stage, compare, find, keep, load_all
 from console.loadgen.schedule import make
 
 
@@ -67,6 +68,21 @@ def test_compared() -> None:
     assert found.differs == {"delay": ("500 µs", "2000 µs")}
     assert all(sum(shares) == pytest.approx(1.0) for shares in found.shares)
     assert len(found.shares[0]) == len(found.bounds_ms) + 1
+
+
+def test_steps_and_cards_that_both_runs_have_are_compared() -> None:
+    def with_figures(rate: float, util: float) -> Run:
+        made = run()
+        stages = (Stage(50, 50, 0.0, 5.0, 250, 250, 1, Latency(250, p99=2.0)),
+                  Stage(rate, rate, 5.0, 5.0, 500, 480, 0, Latency(500, p99=4.0)))  # fmt: skip
+        return replace(made, client=replace(made.client, stages=stages), cards=(Card(0, "T4", 9, util),))
+
+    rows = {row.name: row for row in compare(with_figures(100, 50.0), with_figures(80, 75.0)).rows}
+    assert (rows["at 50 done/s"].first, rows["at 50 p99 ms"].second, rows["at 50 errors"].first) == (50.0, 2.0, 1.0)
+    assert rows["GPU 0 util %"].change == 0.5
+    assert rows["GPU 0 SM MHz"].first is None
+    assert not [name for name in rows if name.startswith(("at 100", "at 80"))]
+    assert "at 100 p99 ms" in {row.name for row in compare(with_figures(100, 1.0), with_figures(100, 1.0)).rows}
 
 
 def test_errors_are_counted_by_kind_with_the_first_text() -> None:

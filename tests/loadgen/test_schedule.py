@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.core.plan import WrongInput
-from console.loadgen.schedule import NS, Load, Step, callers, intended, make, warm_up
+from console.loadgen.schedule import NS, Load, Step, callers, intended, make, pieces, warm_up
 
 steps = st.builds(Step, st.floats(0.5, 500), st.floats(0.5, 500), st.floats(0.05, 5))
 loads = st.builds(
@@ -115,6 +115,14 @@ def test_what_cannot_be_is_one_sentence(loop: str, levels: str, seconds: float, 
 def test_a_warm_up_that_cannot_be(seconds: float) -> None:
     with pytest.raises(WrongInput, match="--warmup must be from 0"):
         warm_up(make("open", "5", 1.0), seconds)
+
+
+def test_pieces_with_figures_of_their_own() -> None:
+    assert pieces(make("open", "50", 10.0)) == ()
+    assert pieces(make("open", "50,100", 10.0)) == (Step(50, 50, 5), Step(100, 100, 5))
+    assert pieces(make("closed", "1..4", 3.0)) == (Step(1, 2, 1), Step(2, 3, 1), Step(3, 4, 1))
+    assert len(pieces(make("open", "1..500", 60.0))) == 10
+    assert pieces(make("open", "1..5", 0.5)) == (Step(1, 5, 0.5),)
 
 
 def test_words() -> None:

@@ -93,6 +93,25 @@ def test_warm_up_is_left_out(server: Server) -> None:
     assert len(server.got) == 40
 
 
+def test_each_step_has_its_figures(server: Server) -> None:
+    server.delay_s = 0.01
+    client = carried_out(order(server.port, "open", "50,100", 2.0)).client
+    one, two = client.stages
+    assert (one.sent, two.sent, client.sent) == (50, 100, 150)
+    assert (one.begin, one.seconds, two.begin, two.seconds) == (0.0, 1.0, 1.0, 1.0)
+    assert one.latency.count + two.latency.count == client.latency.count == 150
+    assert (one.errors, two.errors) == (0, 0)
+    assert 45 <= one.done <= 50
+    assert one.done + two.done == client.in_time
+    server.mood, server.every = "503", 2
+    client = carried_out(order(server.port, "closed", "2,4,8", 3.0, max_errors=1.0)).client
+    assert sum(stage.errors for stage in client.stages) == sum(one.count for one in client.errors.values()) > 100
+    rates = [stage.throughput for stage in client.stages]
+    assert rates == sorted(rates)
+    ended = carried_out(order(server.port, "open", "50,100,50", 30.0, count=5, max_errors=1.0))
+    assert [(stage.sent, round(stage.seconds, 1) < 1) for stage in ended.client.stages] == [(5, True)]
+
+
 def test_bodies_go_round(server: Server) -> None:
     carried_out(order(server.port, "closed", "1", 5.0, count=5, bodies=(b"a", b"b")))
     assert server.got == [b"a", b"b", b"a", b"b", b"a"]

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from console.core.model import ModelStats
 from console.loadgen import verdict
 from console.loadgen.errors import Failed
-from console.loadgen.histogram import Histogram
-from console.loadgen.record import Client, Run, Server, Slice
+from console.loadgen.histogram import Histogram, Latency
+from console.loadgen.record import Client, Run, Server, Slice, Stage
 from console.loadgen.schedule import Load, make
 
 CLOSED = make("closed", "4", 12.0)
@@ -107,6 +107,23 @@ def test_why_a_run_is_not_steady(load: Load, one: Client, ended: str, words: str
 )
 def test_a_stall_is_no_steady_run(rates: list[int], p50s: list[float], words: str) -> None:
     assert verdict.steady(OPEN, client(rates, p50s), "duration").startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("load", "stage", "words"),
+    [
+        (OPEN, Stage(100, 100, 0.0, 8.0, 800, 800, 0, Latency(800)), ""),
+        (OPEN, Stage(100, 100, 0.0, 8.0, 800, 700, 0, Latency(800)), "more was due (100/s) than was answered"),
+        (CLOSED, Stage(100, 100, 0.0, 8.0, 800, 700, 0, Latency(800)), ""),
+        (OPEN, Stage(100, 200, 0.0, 8.0, 800, 800, 0, Latency(800)), "not judged: the level changes"),
+        (OPEN, Stage(100, 100, 0.0, 4.0, 400, 400, 0, Latency(400)), "not judged: 4 s are too short"),
+        (OPEN, Stage(100, 100, 5.0, 9.0, 900, 900, 0, Latency(900)), "a stall before second 11"),
+    ],
+)  # fmt: skip
+def test_each_step_is_judged_by_its_own_seconds(load: Load, stage: Stage, words: str) -> None:
+    one = client([100] * 10 + [30] + [100] * 4, [2.0] * 15)
+    found = verdict.stage_steady(load, stage, one.slices)
+    assert found.startswith(words) if words else found == ""
 
 
 def test_late_sends_are_the_clients_own_limit_in_the_open_loop_alone() -> None:
