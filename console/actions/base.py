@@ -57,6 +57,8 @@ class Action(abc.ABC):
     TARGET: ClassVar[str] = ""
     """What `do ACTION TARGET` wants there: `container`, `model`, `gpu`, `image`."""
     FIELDS: ClassVar[tuple[Field, ...]] = ()
+    LOCKS: ClassVar[bool] = True
+    """False for what only says a word to a change that runs, and so must not wait for its end."""
     PHASES: ClassVar[tuple[str, ...]] = ("do",)
     """Every phase that `run` can be in when it is killed; a test reaches each."""
 

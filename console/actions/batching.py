@@ -7,6 +7,7 @@ import secrets
 import shlex
 import time
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 from msgspec.structs import replace
@@ -30,15 +31,20 @@ _MARGIN = 30.0
 """Seconds of the time limit beside the load and the two windows."""
 
 
+def settings(values: Mapping[str, str]) -> dict[str, str]:
+    """Of an action's values those that are batching fields."""
+    return {name: value for name, value in values.items() if name in change.NAMES}
+
+
 class BatchingSet(BatchingAction):
     """Change how a model batches, live: delay, sizes, instances, queue limits, priorities, response cache."""
 
     NAME = "batching.set"
-    FIELDS = (
+    FIELDS: ClassVar[tuple[Field, ...]] = (
         *change.FIELDS,
         Field("preset", "several fields at once; single ones given beside it win", "choice", tuple(change.PRESETS)),
     )
-    PHASES = ("measure", "load", "verify", "watch")
+    PHASES: ClassVar[tuple[str, ...]] = ("measure", "load", "verify", "watch")
 
     # ---------------------------------------------------------------------------------------------------------- plan
 
@@ -52,7 +58,6 @@ class BatchingSet(BatchingAction):
         names = change.changed(found.live, new)
         in_place = _is_in_place(found, names)
         refused = _refusal(found, new, names)
-        watch = max(steps.LEAST_WINDOW, box.settings.actions.watch)
         return Plan(
             action=self.NAME,
             target=Target("model", found.name, state_of(found)),
@@ -62,26 +67,30 @@ class BatchingSet(BatchingAction):
             danger="safe" if in_place else "caution",
             note="in place" if in_place else "one full reload",
             checks=() if refused else _checks(box, found, new, in_place=in_place),
-            steps=_steps(found, watch, in_place=in_place),
+            steps=_steps(found, self._window(box, values), steps.window_of(box), in_place=in_place),
             effects=_effects(box, found, new, in_place=in_place),
             difference=pbtxt_batching.difference(
                 found.plain.document, change.override(found.plain.document, new, found.versions)
             ),
             by_hand=_by_hand(box, found, new, names),
             undo=f"batching.revert {found.name}: back by {'an update' if in_place else 'one more reload'}",
-            limit=box.settings.actions.load_timeout * 2 + 2 * watch + _MARGIN,
+            limit=box.settings.actions.load_timeout * 2 + self._window(box, values) + steps.window_of(box) + _MARGIN,
             refused=refused,
             wall=time.time(),
         )
+
+    def _window(self, box: Box, values: Mapping[str, str]) -> float:
+        """Seconds for which the model is measured before the change."""
+        return steps.window_of(box)
 
     # ----------------------------------------------------------------------------------------------------------- run
 
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
         """Measure, load, look at all that must still be READY, measure again."""
         found = look(box, plan.target.name)
-        new = change.wanted(found.live, plan.values)
+        new = change.wanted(found.live, settings(plan.values))
         with run.phase("measure"):
-            before = steps.measure(box, run, found.name, found.versions)
+            before = steps.measure(box, run, found.name, found.versions, self._window(box, plan.values))
             run.note(f"before: {before.text if before is not None else 'the statistics do not answer'}")
             if before is not None:
                 run.keep(before=msgspec.json.encode(before).decode())
@@ -112,7 +121,7 @@ class BatchingSet(BatchingAction):
             before=before,
             was_on_disk=found.is_as_on_disk,
             after="",
-            values=dict(plan.values),
+            values=settings(plan.values),
         )
         records(box, found.name).add(record)
         ready = json.dumps(sorted(found.model.all_ready))
@@ -136,26 +145,26 @@ class BatchingSet(BatchingAction):
             wrong = self._wrong_after(box, run, plan, record)
         if wrong or run.cancelled.is_set():
             return self._back(box, run, record, wrong or "stopped by the operator")
-        versions = look(box, name).versions
+        found = look(box, name)
+        record = replace(record, after=settings_digest(found.document), load_s=seconds)
+        records(box, name).change(record.id, lambda _: record)
+        return self._watch(box, run, plan, record, before)
+
+    def _watch(self, box: Box, run: Run, plan: Plan, record: Record, before: Measured | None) -> Outcome:
+        """It is live and all is READY: measure and judge."""
+        name = plan.target.name
         with run.phase("watch"):
-            after = steps.measure(box, run, name, versions)
+            after = steps.measure(box, run, name, look(box, name).versions, steps.window_of(box))
             run.note(f"after: {after.text if after is not None else 'the statistics do not answer'}")
         if run.cancelled.is_set():
             return self._back(box, run, record, "stopped by the operator")
-        found = look(box, name)
-        digest = settings_digest(found.document)
-        records(box, name).change(record.id, lambda one: replace(one, after=digest, load_s=seconds))
-        figures = {"load_s": seconds}
-        figures |= before.figures("before") if before is not None else {}
-        figures |= {**after.figures("after"), "watch_s": after.span} if after is not None else {}
-        lines = [f"before: {before.text}" if before else "", f"after: {after.text}" if after else ""]
         return Outcome(
             "done",
-            f"{name}: {record.text} in {seconds:.1f} s; {steps.verdict(before, after)}",
-            (*(line for line in lines if line), f"live only until batching.keep {name}"),
+            f"{name}: {record.text} in {record.load_s or 0.0:.1f} s; {steps.verdict(before, after)}",
+            (*window_lines(before, after), f"live only until batching.keep {name}"),
             UndoSpec("batching.revert", name, {"record": record.id}, f"{name} back from {record.text}"),
-            state_of(found),
-            figures=figures,
+            state_of(look(box, name)),
+            figures=figures_of(record, before, after),
         )
 
     def _wrong_after(self, box: Box, run: Run, plan: Plan, record: Record) -> str:
@@ -169,8 +178,9 @@ class BatchingSet(BatchingAction):
         if reason := steps.ready_reason(box, name):
             return f"the server says: {reason}"
         now = steps.served_now(box, name, max(versions))
-        names = tuple(field for field in change.NAMES if field in plan.values)
-        new = change.wanted(change.read(json.loads(record.before)), plan.values)
+        given = settings(plan.values)
+        names = tuple(field for field in change.NAMES if field in given)
+        new = change.wanted(change.read(json.loads(record.before)), given)
         if stale := change.came_out(now, new, names):
             return f"the served configuration does not show {', '.join(stale)} as wanted"
         if kept.get("answers") != "no":
@@ -220,7 +230,7 @@ class BatchingSet(BatchingAction):
             return self.run(box, plan, run)
         record = self._kept_record(box, plan, kept)
         document = json.loads(record.before)
-        new = change.wanted(change.read(document), plan.values)
+        new = change.wanted(change.read(document), settings(plan.values))
         versions = document["version_policy"]["specific"]["versions"]
         try:
             with run.phase("load"):
@@ -242,6 +252,18 @@ class BatchingSet(BatchingAction):
         return record
 
 
+def window_lines(before: Measured | None, after: Measured | None) -> tuple[str, ...]:
+    """Both windows in words, as far as they were measured."""
+    return tuple(f"{word}: {one.text}" for word, one in (("before", before), ("after", after)) if one is not None)
+
+
+def figures_of(record: Record, before: Measured | None, after: Measured | None) -> dict[str, float]:
+    """`Outcome.figures` of a change that was measured at both ends."""
+    found = {} if record.load_s is None else {"load_s": record.load_s}
+    found |= before.figures("before") if before is not None else {}
+    return found | ({**after.figures("after"), "watch_s": after.span} if after is not None else {})
+
+
 def model_words(models: tuple[tuple[str, str], ...]) -> str:
     """`ens 1, rank 2`."""
     return ", ".join(f"{one_line(name, 60)} {version}" for name, version in models)
@@ -254,12 +276,14 @@ def records(box: Box, model: str) -> Records:
 
 def _expanded(values: Mapping[str, str]) -> dict[str, str]:
     preset = values.get("preset", "")
-    given = {name: value for name, value in values.items() if name in change.NAMES}
+    given = settings(values)
     if preset and preset not in change.PRESETS:
         raise WrongInput(f"`preset` must be one of {', '.join(change.PRESETS)}, not {one_line(preset, 40)!r}")
     given = {**change.PRESETS.get(preset, {}), **given}
     if not given:
-        raise WrongInput(f"batching.set wants a field at least, as in delay_us=500; they are {', '.join(change.NAMES)}")
+        raise WrongInput(
+            f"a change of batching wants a field at least, as in delay_us=500; they are {', '.join(change.NAMES)}"
+        )
     return given
 
 
@@ -327,7 +351,7 @@ def _memory(box: Box, found: BatchingLook) -> Check:
     return Check("ok" if needs < free else "warn", text if needs < free else f"{text}: the load may fail")
 
 
-def _steps(found: BatchingLook, watch: float, *, in_place: bool) -> tuple[Step, ...]:
+def _steps(found: BatchingLook, before: float, after: float, *, in_place: bool) -> tuple[Step, ...]:
     call = (
         f"gRPC RepositoryModelLoad {found.name}, parameter config"
         if found.model.route.name == "gRPC"
@@ -336,12 +360,12 @@ def _steps(found: BatchingLook, watch: float, *, in_place: bool) -> tuple[Step, 
     what = "the server updates its instances as it runs" if in_place else "the old copy serves until the new one is up"
     back = "what ran before is loaded again"
     return (
-        Step("measure", f"measure mean, wait and batch for {watch:g} s", "nothing was sent"),
+        Step("measure", f"measure mean, wait and batch for {before:g} s", "nothing was sent"),
         Step(
             "load", f"load with the whole configuration; {what}", "the old copy serves on, the cause is shown", (call,)
         ),
         Step("verify", "all that was READY is READY, the configuration reads back as wanted", back),
-        Step("watch", f"measure again for {watch:g} s and compare", "the change stays: batching.revert takes it back"),
+        Step("watch", f"measure again for {after:g} s and compare", "the change stays: batching.revert takes it back"),
     )
 
 

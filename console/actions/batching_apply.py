@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from console.actions.base import Run
 from console.actions.box import Box
@@ -14,17 +15,15 @@ from console.clients import golden_store, triton_config
 from console.clients.triton_control import ControlRefused, statistics
 from console.core.golden import Golden
 from console.core.model import ModelStats, SourceError, Window
-from console.core.rates import window_between
+from console.core.rates import MIN_SPAN, window_between
 from console.core.text import one_line
+from console.planning.noise import Slice, estimate, judge
 
-SAME_LOAD = 0.10
-"""Two windows whose request rates differ by a larger share cannot be compared."""
-NO_DIFFERENCE = 0.05
-"""Means that differ by a smaller share are the same."""
-LEAST_REQUESTS = 5
 SETTLE = 5.0
 """Seconds in which what was READY must be READY again after a load: ensembles are reloaded with their steps."""
 LEAST_WINDOW = 0.5
+SLICES = 10
+"""Parts of a window: their differences tell its noise (planning/noise.py)."""
 PAUSE = 0.1
 
 
@@ -37,6 +36,10 @@ class Measured(Struct, frozen=True):
     mean_ms: float | None
     wait_ms: float | None
     batch: float | None
+    executions: int = 0
+    busy_s: float = 0.0
+    """Time that instances spent executing, summed."""
+    slices: tuple[Slice, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -56,6 +59,10 @@ class Measured(Struct, frozen=True):
         """By the names of `Outcome.figures`."""
         found = {f"mean_{when}_ms": self.mean_ms, f"wait_{when}_ms": self.wait_ms, f"batch_{when}": self.batch}
         known = {name: value for name, value in found.items() if value is not None}
+        if noise := estimate(self.slices):
+            known[f"margin_{when}_ms"] = noise.margin
+        if self.span:
+            known |= {f"execs_{when}": self.executions / self.span, f"busy_{when}_s": self.busy_s / self.span}
         return {**known, f"rate_{when}": self.rate}
 
 
@@ -67,26 +74,62 @@ class LoadFailed(Exception):  # noqa: N818 (said to the person, an answer of the
         self.lines = tuple(lines)
 
 
-def measure(box: Box, run: Run, model: str, versions: Sequence[int]) -> Measured | None:
-    """What the statistics count in a window of [actions] watch seconds; None where they do not answer."""
-    seconds = max(LEAST_WINDOW, box.settings.actions.watch)
-    began, before = time.monotonic(), _stats(box, model)
-    run.wait(seconds)
-    span, after = time.monotonic() - began, _stats(box, model)
-    wanted = {str(version) for version in versions}
-    windows = [
-        found
-        for version in sorted(wanted & before.keys() & after.keys())
-        if (found := window_between(before[version], after[version], span)) is not None
-    ]
-    return _together(windows) if windows else None
+class Gauge:
+    """What the statistics count of a model from now on, in slices that end at each `look`."""
+
+    def __init__(self, box: Box, model: str, versions: Sequence[int]) -> None:
+        self._box = box
+        self._model = model
+        self._wanted = {str(version) for version in versions}
+        self._slices: list[list[Window]] = []
+        self._last, self._at = self._read(), time.monotonic()
+
+    def look(self) -> Measured | None:
+        """What came since the last look; None where the statistics do not answer, or began anew since (the next look
+        counts from here then)."""
+        now, at = self._read(), time.monotonic()
+        old, span = self._last, at - self._at
+        if not now or span < MIN_SPAN:
+            return None  # the next slice is the longer
+        self._last, self._at = now, at
+        both = sorted(old.keys() & now.keys())
+        windows = [found for one in both if (found := window_between(old[one], now[one], span)) is not None]
+        if not windows or len(windows) < len(both):
+            return None
+        self._slices.append(windows)
+        return _together(windows)
+
+    def measured(self, last: int | None = None) -> Measured | None:
+        """All slices as one window, or the `last` of them; None without any."""
+        chosen = self._slices if last is None else self._slices[-last:]
+        if not chosen:
+            return None
+        parts = [_together(windows) for windows in chosen]
+        whole = _together([window for windows in chosen for window in windows])
+        slices = tuple(Slice(one.span, one.requests, one.requests * (one.mean_ms or 0.0)) for one in parts)
+        return replace(whole, span=sum(one.span for one in slices), slices=slices)
+
+    def _read(self) -> Mapping[str, ModelStats]:
+        try:
+            found = statistics(self._box.address(), self._model)
+        except SourceError:
+            return {}
+        return {one.version: one for one in found if one.version in self._wanted}
 
 
-def _stats(box: Box, model: str) -> Mapping[str, ModelStats]:
-    try:
-        return {one.version: one for one in statistics(box.address(), model)}
-    except SourceError:
-        return {}
+def window_of(box: Box) -> float:
+    """Seconds for which a change is measured before and after: [actions] watch."""
+    return max(LEAST_WINDOW, box.settings.actions.watch)
+
+
+def measure(box: Box, run: Run, model: str, versions: Sequence[int], seconds: float) -> Measured | None:
+    """What the statistics count in a window; None where they do not answer at its ends or began anew within it."""
+    gauge = Gauge(box, model, versions)
+    for _ in range(SLICES):
+        if run.wait(seconds / SLICES):
+            break
+        gauge.look()
+    return gauge.measured()
 
 
 def _together(windows: Sequence[Window]) -> Measured:
@@ -105,24 +148,16 @@ def _together(windows: Sequence[Window]) -> Measured:
         mean_ms=mean([one.request_ms for one in windows]),
         wait_ms=mean([one.queue_ms for one in windows]),
         batch=sum(one.inferences for one in windows) / runs if runs else None,
+        executions=runs,
+        busy_s=sum(one.busy_seconds for one in windows),
     )
 
 
 def verdict(before: Measured | None, after: Measured | None) -> str:
-    """better, worse, no difference, or why the two windows do not tell."""
+    """better, worse, no difference, or why the two windows do not tell; the noise of both is taken into account."""
     if before is None or after is None:
         return "not known: the statistics did not answer"
-    if before.requests < LEAST_REQUESTS or after.requests < LEAST_REQUESTS:
-        return "not known: hardly any requests came"
-    assert before.mean_ms is not None
-    assert after.mean_ms is not None
-    means = f"mean {before.mean_ms:.2f} → {after.mean_ms:.2f} ms"
-    if abs(after.rate - before.rate) > SAME_LOAD * before.rate:
-        return f"not to be compared: the load went from {before.rate:.0f} to {after.rate:.0f}/s ({means})"
-    alike = f"at a like load, {before.rate:.0f} and {after.rate:.0f}/s"
-    if abs(after.mean_ms - before.mean_ms) < NO_DIFFERENCE * before.mean_ms:
-        return f"no difference: {means} {alike}"
-    return f"{'better' if after.mean_ms < before.mean_ms else 'worse'}: {means} {alike}"
+    return judge(before.slices, after.slices).text
 
 
 def load(box: Box, run: Run, model: str, config: str | None) -> float:

@@ -5,6 +5,7 @@ One private file per model; it holds whole configurations, so secrets too.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,8 @@ class Record(Struct, frozen=True):
     kept: Kept | None = None
     reverted: bool = False
     load_s: float | None = None
+    trial: bool = False
+    """It is on trial now: it goes back by itself unless somebody says keep."""
 
 
 class Records:
@@ -91,6 +94,35 @@ class Records:
     def reverted(self, id: str) -> None:  # noqa: A002
         """Say that it was taken back."""
         self.change(id, lambda one: replace(one, reverted=True))
+
+    def on_trial(self) -> Record | None:
+        """The change that is on trial, or was when its runner was killed."""
+        return next((one for one in reversed(self.all()) if one.trial), None)
+
+    def accept(self, id: str, who: str) -> None:  # noqa: A002
+        """Say keep to the change on trial. Refused where that cannot be written."""
+        try:
+            write_private(self._accepted(id), who)
+        except OSError as error:
+            raise Refused(
+                f"the word cannot be written to {self.folder} ({error.strerror}): nothing was said"
+            ) from error
+
+    def accepted(self, id: str) -> str:  # noqa: A002
+        """Who said keep; "" = nobody has."""
+        try:
+            return self._accepted(id).read_text("utf-8", "replace") or "somebody"
+        except OSError:
+            return ""
+
+    def end_trial(self, id: str) -> None:  # noqa: A002
+        """It is no longer on trial, whichever way it ended."""
+        with contextlib.suppress(OSError):
+            self._accepted(id).unlink()
+        self.change(id, lambda one: replace(one, trial=False))
+
+    def _accepted(self, id: str) -> Path:  # noqa: A002
+        return self.folder / f"{id}.accepted"
 
     def _write(self, records: tuple[Record, ...]) -> None:
         try:

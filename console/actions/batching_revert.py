@@ -84,65 +84,11 @@ class BatchingRevert(BatchingAction):
     # ----------------------------------------------------------------------------------------------------------- run
 
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        """The file first, so that it is newer than the override, then the load."""
-        box.changing()
-        found = look(box, plan.target.name)
-        record = records(box, found.name).get(plan.values["record"])
+        """What the record says."""
+        record = records(box, plan.target.name).get(plan.values["record"])
         if record is None:
             raise Refused("the record of that change is gone: nothing was done")
-        way = _way(found, record)
-        run.keep(record=record.id, way=way, ready=json.dumps(sorted(found.model.all_ready)))
-        with run.phase("file"):
-            self._file(found, record, way)
-        return self._load_and_look(box, run, found, record, way)
-
-    def _file(self, found: BatchingLook, record: Record, way: str) -> None:
-        file = found.file
-        if file is None:
-            if record.kept is not None:
-                raise Refused(f"config.pbtxt cannot be seen: {found.file_unknown}: nothing was done")
-            return
-        config_file.clear(file)
-        if record.kept is not None and file.digest != record.kept.before:
-            put_back(file, record.kept)
-        elif way == FILE and file.data is not None:
-            try:
-                config_file.touch(file)
-            except FileRefused as error:
-                raise Refused(f"{error}: nothing was done") from error
-
-    def _load_and_look(self, box: Box, run: Run, found: BatchingLook, record: Record, way: str) -> Outcome:
-        name, seconds = found.name, 0.0
-        with run.phase("load"):
-            if way != NO_LOAD:
-                config = None
-                if way == OVERRIDE:
-                    config = steps.as_override(json.loads(record.before), found.versions)
-                try:
-                    seconds = steps.load(box, run, name, config)
-                except (LoadFailed, SourceError) as error:
-                    return _load_failed(name, record, error)
-        ready = tuple((model, version) for model, version in json.loads(run.kept()["ready"]))
-        with run.phase("verify"):
-            gone = steps.missing(box, run, ready)
-            after = look(box, name)
-        stale = change.came_out(after.plain.document, change.read(json.loads(record.before)), change.NAMES)
-        if gone or stale:
-            what = f"{model_words(gone)} not READY" if gone else f"{', '.join(stale)} not as before"
-            return Outcome("failed", f"{name}: gone back, but {what}")
-        records(box, name).reverted(record.id)
-        undo = None
-        if record.kept is None and record.values:
-            undo = UndoSpec("batching.set", name, record.values, f"{name} {record.text} again")
-        text = "as on disk" if after.is_as_on_disk else "live only, as before"
-        return Outcome(
-            "done",
-            f"{name} is back{f' from {record.text}' if record.text else ''} in {seconds:.1f} s, {text}",
-            (f"{record.kept.path} has its old text again",) if record.kept is not None else (),
-            undo,
-            state_of(after),
-            figures={"load_s": seconds},
-        )
+        return go_back(box, run, record)
 
     # --------------------------------------------------------------------------------------------------- interrupted
 
@@ -165,8 +111,69 @@ class BatchingRevert(BatchingAction):
             raise Refused("the record of that change is gone: look at the model and change it anew")
         way = run.kept()["way"]
         with run.phase("file"):
-            self._file(found, record, way)
-        return self._load_and_look(box, run, found, record, way)
+            _put_file(found, record, way)
+        return _load_and_look(box, run, found, record, way)
+
+
+def go_back(box: Box, run: Run, record: Record) -> Outcome:
+    """The file first, so that it is newer than the override, then the load."""
+    box.changing()
+    found = look(box, record.model)
+    way = _way(found, record)
+    run.keep(record=record.id, way=way, ready=json.dumps(sorted(found.model.all_ready)))
+    with run.phase("file"):
+        _put_file(found, record, way)
+    return _load_and_look(box, run, found, record, way)
+
+
+def _put_file(found: BatchingLook, record: Record, way: str) -> None:
+    file = found.file
+    if file is None:
+        if record.kept is not None:
+            raise Refused(f"config.pbtxt cannot be seen: {found.file_unknown}: nothing was done")
+        return
+    config_file.clear(file)
+    if record.kept is not None and file.digest != record.kept.before:
+        put_back(file, record.kept)
+    elif way == FILE and file.data is not None:
+        try:
+            config_file.touch(file)
+        except FileRefused as error:
+            raise Refused(f"{error}: nothing was done") from error
+
+
+def _load_and_look(box: Box, run: Run, found: BatchingLook, record: Record, way: str) -> Outcome:
+    name, seconds = found.name, 0.0
+    with run.phase("load"):
+        if way != NO_LOAD:
+            config = None
+            if way == OVERRIDE:
+                config = steps.as_override(json.loads(record.before), found.versions)
+            try:
+                seconds = steps.load(box, run, name, config)
+            except (LoadFailed, SourceError) as error:
+                return _load_failed(name, record, error)
+    ready = tuple((model, version) for model, version in json.loads(run.kept()["ready"]))
+    with run.phase("verify"):
+        gone = steps.missing(box, run, ready)
+        after = look(box, name)
+    stale = change.came_out(after.plain.document, change.read(json.loads(record.before)), change.NAMES)
+    if gone or stale:
+        what = f"{model_words(gone)} not READY" if gone else f"{', '.join(stale)} not as before"
+        return Outcome("failed", f"{name}: gone back, but {what}")
+    records(box, name).reverted(record.id)
+    undo = None
+    if record.kept is None and record.values:
+        undo = UndoSpec("batching.set", name, record.values, f"{name} {record.text} again")
+    text = "as on disk" if after.is_as_on_disk else "live only, as before"
+    return Outcome(
+        "done",
+        f"{name} is back{f' from {record.text}' if record.text else ''} in {seconds:.1f} s, {text}",
+        (f"{record.kept.path} has its old text again",) if record.kept is not None else (),
+        undo,
+        state_of(after),
+        figures={"load_s": seconds},
+    )
 
 
 def _way(found: BatchingLook, record: Record) -> str:

@@ -201,7 +201,8 @@ class _Performance:
     def _do(self, lock: Lock) -> Outcome:
         self.box.changing()
         action = registry.find().get(self.plan.action)
-        self._take(lock)
+        if action.LOCKS:
+            self._take(lock)
         plan, old = self._interrupted() if self.plan.resolves else (self.plan, None)
         self._intent()
         if old is None:

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from console.actions import batching_apply, model_look
 from console.actions.base import Action
 from console.actions.batching import BatchingSet
-from console.actions.batching_apply import Measured, verdict
 from console.actions.batching_keep import BatchingKeep
 from console.actions.batching_look import current, look, validate
 from console.actions.batching_revert import BatchingRevert
@@ -477,25 +476,3 @@ def test_revert_killed_in_every_phase_goes_on(own: OwnTriton, box: Box) -> None:
         assert outcome.word == "done", (at, outcome)
         assert file_of(own).read_bytes() == old
         assert look(box, "rank").is_as_on_disk
-
-
-# ------------------------------------------------------------------------------------------------------------- verdict
-
-
-def window(rate: float, mean: float | None) -> Measured:
-    return Measured(1.0, int(rate), 0, mean, 0.0, 1.0)
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "words"),
-    [
-        (window(100, 10.0), window(100, 8.0), "better: mean 10.00 → 8.00 ms at a like load"),
-        (window(100, 10.0), window(109, 12.0), "worse"),
-        (window(100, 10.0), window(100, 10.4), "no difference"),
-        (window(100, 10.0), window(120, 5.0), "not to be compared: the load went from 100 to 120/s"),
-        (window(0, None), window(100, 5.0), "hardly any requests"),
-        (None, window(100, 5.0), "did not answer"),
-    ],
-)
-def test_the_verdict_holds_only_at_a_like_load(before: Measured | None, after: Measured, words: str) -> None:
-    assert words in verdict(before, after)
