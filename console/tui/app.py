@@ -26,6 +26,8 @@ from console.tui.acting import Acting, FromThread
 from console.tui.careful import CarefulApp
 from console.tui.cost import OwnCost
 from console.tui.desk import Desk
+from console.tui.load_acts import StopLoad
+from console.tui.loads import Doors, Loads
 from console.tui.messages import TOO_FAST, AskEnded, Inbox, ItemsWaiting, LogBuffer, ReadingArrived
 from console.tui.palette import palette_entries
 from console.tui.panes import bring_up
@@ -87,6 +89,7 @@ class ConsoleApp(CarefulApp):
         judge: Judge | None = None,
         host: str | None = None,
         desk: Desk | None = None,
+        doors: Doors | None = None,
     ) -> None:
         super().__init__(state.folder)
         self._bindings = BindingsMap(commands.bindings(commands.EVERYWHERE))
@@ -98,6 +101,7 @@ class ConsoleApp(CarefulApp):
         self.themes = themes
         self.store = Store()
         self.acting = Acting(self, desk)
+        self.loads = Loads(self, doors)
         self.log_lines = LogBuffer()
         self.answers: dict[str, Asked] = {}
         """The newest answer of each model asked in this session, by name."""
@@ -142,6 +146,7 @@ class ConsoleApp(CarefulApp):
         """Start reading, after the first paint: the operator sees the frame at once."""
         self.session.start(self._publish, self._emit)
         self.acting.begin()
+        self.loads.begin()
         for one in SCREENS:
             one.load()
 
@@ -156,11 +161,12 @@ class ConsoleApp(CarefulApp):
         """One screen back; on the Overview quit (where that is wanted)."""
         if len(self.screen_stack) > 1:
             self.pop_screen()
-        elif quit_on_overview and self.acting.may_quit():
+        elif quit_on_overview and self.loads.may_quit() and self.acting.may_quit():
             self.exit()
 
     def on_unmount(self) -> None:
         self.acting.close()
+        self.loads.close()
 
     # ------------------------------------------------------------------------------------------------------ messages
 
@@ -274,6 +280,7 @@ class ConsoleApp(CarefulApp):
             wall=wall,
             details=box.has_tabs,
             acting=self.acting.word(time.time()),
+            load=self.loads.words(time.time()),
         )
 
     def toggle_hold(self) -> None:
@@ -301,8 +308,9 @@ class ConsoleApp(CarefulApp):
         return self.box.focused_pane
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Over a dialog no key is a command: Textual asks an app's priority keys (ctrl+c, ctrl+q) before any screen."""
-        return action != "command" or not isinstance(self.screen, Dialog)
+        """Over a dialog no key is a command: Textual asks an app's priority keys (ctrl+c, ctrl+q) before any screen.
+        What stops a load works everywhere."""
+        return action != "command" or not isinstance(self.screen, Dialog) or parameters == (StopLoad.ID,)
 
     def action_command(self, name: str) -> None:
         """Run a command, or say why it does not work here."""

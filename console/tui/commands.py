@@ -111,7 +111,7 @@ def bindings(scope: str) -> list[Binding]:
     ]
 
 
-_PRIORITY = frozenset({"ctrl+q", "ctrl+c", "ctrl+z", "ctrl+p"})
+_PRIORITY = frozenset({"ctrl+q", "ctrl+c", "ctrl+z", "ctrl+p", "ctrl+x"})
 """Keys that work while a field has the keyboard, too."""
 
 
@@ -418,6 +418,9 @@ class Suspend(Command):
     """Suspend; `fg` comes back."""
 
     ID, KEYS, LABEL = "suspend", ("ctrl+z",), "suspend"
+
+    def why_off(self, app: ConsoleApp) -> str | None:
+        return "a load runs, and nobody would watch it: ctrl+x stops it" if app.loads.current is not None else None
 
     def run(self, app: ConsoleApp) -> None:
         app.action_suspend_process()

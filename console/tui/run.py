@@ -45,6 +45,7 @@ def run(
     from console.tui import crash
     from console.tui.app import ConsoleApp
     from console.tui.late_desk import LateDesk
+    from console.tui.late_loads import LateLoads
     from console.tui.theme import folders, load
 
     threading.excepthook = crash.log_thread
@@ -62,6 +63,7 @@ def run(
         judge=judge,
         host=host,
         desk=LateDesk(session, state.folder),
+        doors=LateLoads(session, state.folder),
     )
     app.leaving = lambda code: guard.end_within(LEAVE_WITHIN, code)
     try:

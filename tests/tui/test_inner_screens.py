@@ -61,7 +61,7 @@ async def test_every_screen_fills_every_size(
             lines = text_of(app).splitlines()
             assert len(lines) == size[1]
             roomy = bool(app.box.FOOTERS) and size[0] >= 100
-            assert lines[-1].startswith(("box  o start", "model  s swap") if roomy else "1 2 3 5 6 7 8 screens")
+            assert lines[-1].startswith(("box  o start", "model  s swap") if roomy else "1-8 screens")
             shown = app.box.panes.values()
             assert all(pane.size.height for pane in shown if pane.id in app.box.regions(app.size))
 

@@ -9,6 +9,7 @@ import pytest
 
 import console.tui.form_acts
 import console.tui.jumps
+import console.tui.load_acts
 import console.tui.shell_act  # noqa: F401  (all register their commands)
 from console.tui import commands
 from console.tui.commands import COMMANDS, EVERYWHERE, Command

@@ -13,7 +13,7 @@ from console.tui.app import ConsoleApp
 from tests.fakes.boxes import ALL_BOXES
 from tests.tui.stage import SIZES, on_stage, press_fast, text_of
 
-SCREENS = ("models", "tune", "container", "timeline", "gpu", "problems", "why", "bring_up")
+SCREENS = ("models", "tune", "load", "compare", "container", "timeline", "gpu", "problems", "why", "bring_up")
 LEAVING = frozenset({"q", "ctrl+q", "ctrl+z", "ctrl+s", "colon", "ctrl+p"})
 """Keys that quit, suspend or write files, or open Textual's own palette: tested with the app."""
 CONTROL = {"Cc", "Cs"}

@@ -38,6 +38,8 @@ class Status:
     """Now, when the panes are held at an earlier moment; None = the View's clock."""
     details: bool = False
     """True on every screen but the Overview: there is no room for the system's name."""
+    load: tuple[str, str] = ("", "")
+    """Whose load runs and how far it is, and its short form: `LOAD 13 ranking 0:42 of 2:00 ctrl+x`; "" = none runs."""
     acting: str = ""
     """What is being changed, how far it is and by whom: `SWAP lm 4/6, 0:29, by ops`; "" while nothing is."""
 
@@ -65,7 +67,7 @@ def _starts(view: View, status: Status) -> Iterator[Line]:
     serving = view.snapshot.serving
     gap = "  " if status.details or serving.word == "DOWN" else "   "
     rest = _paused(view, status) or _state(view, status)
-    short = _paused(view, status) or _acting(status) or _word(view, serving)
+    short = _paused(view, status) or (*(_acting(status) or _word(view, serving)), *_load(status, 1))
     if view.simulated is not None:
         long, brief = (
             f"gpuconsole  SIMULATED BOX{more}   scene {view.simulated}   {clock}"
@@ -126,9 +128,16 @@ def _state(view: View, status: Status) -> Line:
         return (
             *_acting(status),
             (f"   ready {SIGNS['warn']} 400 while it runs" if unready else "", "label"),
+            *_load(status, 0),
             *read_only,
         )
+    if status.load[0]:
+        return (*_word(view, view.snapshot.serving), *_load(status, 0), *read_only)
     return (*_word(view, view.snapshot.serving), *read_only, *_lamps(view))
+
+
+def _load(status: Status, form: int) -> Line:
+    return (("  ", ""), (status.load[form], "warn")) if status.load[form] else ()
 
 
 def _acting(status: Status) -> Line:
@@ -209,6 +218,8 @@ def _compact_state(view: View, status: Status) -> Line:
     sign = WORD_SIGNS[serving.word]
     told = f"SERVING {serving.ready}/{serving.of}" if serving.word == "SERVING" else _said(view, serving)
     word: Line = ((f"{SIGNS[sign]} {told}", SIGN_STYLES[sign]),)
+    if status.load[1]:
+        return (*word, (" ", ""), (status.load[1], "warn"))
     server = view.snapshot.server.value
     if serving.word != "SERVING" or server is None:
         return word

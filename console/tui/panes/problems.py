@@ -14,7 +14,7 @@ from console.tui.widgets.lines import Row
 COUNTED = ("fail", "warn", "unknown")
 """Signs that the header counts, in the order of the list."""
 SUBJECT_DIGITS = {"model": "2", "container": "5", "server": "5", "gpu": "8", "box": "7"}
-KEY_DIGITS = {"t": "3"}
+KEY_DIGITS = {"t": "3", "L": "4"}
 """Keys of verdicts that lead to a screen with their model chosen -> that screen's digit."""
 FROM = {"model": "statistics", "container": "podman", "server": "health", "gpu": "NVML", "box": "host"}
 OPENS, FROM_CELLS, SINCE = 14, 14, 10

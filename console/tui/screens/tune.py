@@ -337,6 +337,12 @@ class TuneScreen(BoxScreen):
         self.live.measuring = 0.0
         return ""
 
+    def measured_by(self, origin: str, wall: float, figures: dict[str, float]) -> None:
+        """Take what a load run found of this model as the measurement."""
+        self._by_m = Measured(wall, origin, figures)
+        self._sample = None
+        self.app_.refresh_now()
+
     def _measure_on(self, row: ModelRow | None, view: View) -> None:
         sample, mono = self._sample, view.snapshot.stats.mono
         if sample is None or mono is None:

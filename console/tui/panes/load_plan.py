@@ -1,0 +1,142 @@
+"""The plan of a load in the words of every plan: what was looked at, what is sent, who feels it, where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from console.core import units
+from console.core.model import Sign, Snapshot
+from console.core.plan import Check, Danger, Plan, Step, Target
+from console.core.text import one_line
+
+if TYPE_CHECKING:
+    from console.loadgen.announce import Running
+    from console.loadgen.measure import Plan as LoadPlan
+
+ACTION = "load.test"
+SAID = 0.05
+"""Requests a second under which nothing is said to be served."""
+BUSY = 0.8
+"""Share of the instances' time from which a load is felt at once."""
+OTHERS = 4
+"""Models that are named."""
+
+
+def shown_plan(
+    plan: LoadPlan,
+    number: int,
+    host: str,
+    snapshot: Snapshot,
+    going: Sequence[Running],
+    command: str,
+    values: Mapping[str, str],
+    wall: float,
+) -> Plan:
+    """For the dialog; nothing in it is carried out by `console.actions`."""
+    model = one_line(plan.model, 80)
+    mine, others = checks_of(plan, snapshot)
+    busy = [_loaded_by(one) for one in going]
+    felt = any(check.sign == "warn" for check in (*mine, *others, *busy))
+    danger: Danger = "caution" if felt else "safe"
+    return Plan(
+        action=ACTION,
+        target=Target("model", plan.model),
+        values=dict(values),
+        title=f"Load {model} on {one_line(host, 60)}: {plan.load.words()} for {lasting(plan.load.seconds)}",
+        yes="Start",
+        danger=danger,
+        note="live traffic is there" if felt else "",
+        checks=(*mine, *others, *busy),
+        steps=steps_of(plan, number),
+        effects=effects_of(plan),
+        by_hand=(command,),
+        undo="nothing of the box is changed; what was sent cannot be taken back",
+        limit=plan.load.seconds + (plan.warm_up.seconds if plan.warm_up else 0.0) + plan.timeout_s,
+        wall=wall,
+        here=True,
+    )
+
+
+def lasting(seconds: float) -> str:
+    """`30 s`, `2 m`."""
+    return f"{seconds / 60:g} m" if seconds >= 60 and seconds % 60 == 0 else f"{seconds:g} s"
+
+
+def most_requests(plan: LoadPlan) -> int | None:
+    """How many are sent within the measured part; None in a closed loop, where the server's pace tells."""
+    load = plan.load
+    if load.loop == "closed":
+        return load.count or None
+    return min(load.most, round(sum((step.first + step.last) / 2 * step.seconds for step in load.steps)))
+
+
+def checks_of(plan: LoadPlan, snapshot: Snapshot) -> tuple[list[Check], list[Check]]:
+    """About the model, and about what else the box serves; a figure that is not known says so."""
+    rows = [row for row in snapshot.models if row.name == plan.model and row.state == "READY"]
+    windows = [row.flow.w10 for row in rows if row.flow is not None and row.flow.w10 is not None]
+    versions = ", ".join(row.version or "?" for row in rows)
+    model = one_line(plan.model, 80)
+    made = [Check("ok", f"{model} {versions} answers at {one_line(plan.address.where, 80)}: this machine")]
+    if not windows:
+        made.append(Check("unknown", f"what {model} serves others now is not known: its statistics were not read"))
+    else:
+        rate = sum(one.rate for one in windows)
+        means = [one.request_ms for one in windows if one.request_ms is not None]
+        mean = f", mean {units.millis(max(means))} ms" if means else ""
+        told = f"others send {model} {units.rate(rate)}/s now{mean}: they wait longer while it runs"
+        none = f"nobody else asks {model} (the last 10 s)"
+        made.append(Check("warn", told) if rate > SAID else Check("ok", none))
+    shares = [row.busy for row in rows if row.busy is not None]
+    if shares:
+        busy = max(shares)
+        sign: Sign = "warn" if busy >= BUSY else "ok"
+        made.append(Check(sign, f"its instances are busy {units.percent(busy)} % of the time"))
+    return made, _elsewhere(plan, snapshot)
+
+
+def _elsewhere(plan: LoadPlan, snapshot: Snapshot) -> list[Check]:
+    found = [
+        (row.flow.w10.rate, f"{one_line(row.name, 60)} {units.rate(row.flow.w10.rate)}/s")
+        for row in snapshot.models
+        if row.name != plan.model and row.flow is not None and row.flow.w10 is not None and row.flow.w10.rate > SAID
+    ]
+    if not found:
+        return []
+    named = ", ".join(text for _, text in sorted(found, reverse=True)[:OTHERS])
+    more = f" and {len(found) - OTHERS} more" if len(found) > OTHERS else ""
+    return [Check("warn", f"other models serve beside it and share CPU and card: {named}{more}")]
+
+
+def _loaded_by(one: Running) -> Check:
+    told = f"{one_line(one.by, 40)} loads {one_line(one.model, 60)} now ({one_line(one.words, 80)})"
+    return Check("warn", f"{told}: the figures are not this load's alone")
+
+
+def steps_of(plan: LoadPlan, number: int) -> tuple[Step, ...]:
+    """Warm up, measure, keep."""
+    made = []
+    if plan.warm_up is not None:
+        level = plan.warm_up.words()
+        made.append(Step("warm-up", f"warm-up for {plan.warm_up.seconds:g} s: {level}; left out of the figures"))
+    most = most_requests(plan)
+    count = f"about {most} requests" if most is not None else "each caller asks again when it is answered"
+    size = max(len(one.body) for one in plan.inputs.requests)
+    what = f"inputs: {plan.inputs.text}, {units.size(size)} a request"
+    path = f"POST /v2/models/{one_line(plan.model, 80)}"
+    version = f"/versions/{one_line(plan.version, 40)}" if plan.version else ""
+    measured = f"measure for {lasting(plan.load.seconds)}: {plan.load.words()}; {count}"
+    made.append(Step("measure", f"{measured}; {what}", calls=(f"{path}{version}/infer",)))
+    made.append(Step("keep", f"compare with Triton's own counters and keep it as run {number}"))
+    return tuple(made)
+
+
+def effects_of(plan: LoadPlan) -> tuple[str, ...]:
+    """How answers are judged, and what ends it."""
+    goal = [f"goal: p99 ≤ {plan.goal_ms:g} ms, a failed request counting as slower than all"] if plan.goal_ms else []
+    return (
+        *goal,
+        f"answers: {plan.answers}",
+        f"stops itself above {100 * plan.max_errors:g} % errors, and when the model is loaded anew",
+        "x here and ctrl+x everywhere stop it at once; it ends with this console, and with its terminal",
+    )

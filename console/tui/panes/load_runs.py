@@ -1,0 +1,270 @@
+"""The kept runs, newest first, with the one that runs above them (design 1.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from console.core import units
+from console.core.model import Sign
+from console.core.text import one_line
+from console.tui.loads import Current, failed, is_whole
+from console.tui.panes.base import Pane, View
+from console.tui.panes.wording import wrapped
+from console.tui.signs import SIGN_STYLES, SIGNS
+from console.tui.widgets.cells import Line, cut, left, right
+from console.tui.widgets.lines import Row
+
+if TYPE_CHECKING:
+    from console.loadgen.record import Run
+    from console.loadgen.schedule import Load
+
+RUNNING = "running"
+COLUMNS: Mapping[str, tuple[str, int]] = {
+    "run": ("RUN", 5),
+    "model": ("MODEL", 0),
+    "started": ("STARTED", 10),
+    "mode": ("MODE", 9),
+    "rate": ("RATE", 8),
+    "done": ("DONE/s", 8),
+    "p50": ("p50", 7),
+    "p99": ("p99", 7),
+    "errors": ("ERR", 6),
+    "goal": ("GOAL", 6),
+    "delay": ("DELAY", 7),
+    "max": ("MAX", 5),
+    "instances": ("INST", 6),
+}
+"""Name -> head and cells; MODEL takes what the others leave, and NOTE the rest."""
+NUMBERS = ("run", "rate", "done", "p50", "p99", "errors", "delay", "max", "instances")
+DROPPED = ("instances", "max", "delay", "started", "mode", "errors")
+"""Left out first where there is no room."""
+MARK, LEAST_NOTE, LEAST_MODEL, MOST_MODEL = 4, 22, 8, 24
+DAY = 86400.0
+
+
+class LoadRuns(Pane):
+    """The table; the cursor sits on a run's number, on RUNNING for the one that runs."""
+
+    FIELDS = ()
+    TICKS = False
+    PINNED = 1
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
+        super().__init__(id=id)
+        self.runs: tuple[Run, ...] = ()
+        """Oldest first."""
+        self.current: Current | None = None
+        self.marked: tuple[int, ...] = ()
+        """Numbers of marked runs, in the order of marking."""
+        self.error = ""
+
+    def title(self, view: View) -> Line:
+        found = f"   /{one_line(self.filter, 30)}" if self.filter else ""
+        return (("Runs", "title"), (f"   {SIGNS['warn']} not valid   + marked{found}", "dim"))
+
+    def note(self, view: View) -> Line:
+        return (("=", "key"), (" compare the marked", "dim"))
+
+    def filterable(self) -> bool:
+        return True
+
+    def run(self) -> Run | None:
+        """The one under the cursor."""
+        return next((run for run in self.runs if run.id == self.cursor), None)
+
+    def mark(self) -> bool:
+        """`space`: a third mark takes the place of the first."""
+        number = self.cursor
+        if not isinstance(number, int):
+            return False
+        if number in self.marked:
+            self.marked = tuple(one for one in self.marked if one != number)
+        else:
+            self.marked = (*self.marked, number)[-2:]
+        return True
+
+    def lines(self, view: View) -> list[Row]:
+        columns = _columns(view.width)
+        made = [Row(((" " * MARK + _text({name: head for name, (head, _) in COLUMNS.items()}, columns) + "NOTE",
+                      "label"),))]  # fmt: skip
+        if self.current is not None:
+            made.append(_running(self.current, view, columns))
+        for run in reversed(self.runs):
+            if self.wanted(f"{run.id} {run.model} {run.version} {run.load.words()} {run.by} {note_of(run)[1]}"):
+                made += self._rows(run, view, columns)
+        if len(made) == 1:
+            nothing = "no run matches the filter" if self.filter else "no run is kept yet: A begins one"
+            told = self.error or nothing
+            made += [Row(((f"  {line}", "fail" if self.error else "dim"),)) for line in wrapped(told, view.width - 2)]
+        return made
+
+    def _rows(self, run: Run, view: View, columns: Mapping[str, int]) -> list[Row]:
+        marked = "+" if run.id in self.marked else " "
+        bad = bool(run.not_valid)
+        mark: Line = (("  ", ""), (SIGNS["warn"] if bad else marked, "warn" if bad else "key"),
+                      (marked if bad else " ", "key"))  # fmt: skip
+        cells = _cells(run, view)
+        start = {name: size for name, size in columns.items() if name != "goal"}
+        before, after = _around(start, columns)
+        value: Sign = "none" if run.met is None or bad else "ok" if run.met else "fail"
+        goal: Line = (
+            ((right(SIGNS[value], columns["goal"] - 2) + "  ", SIGN_STYLES[value]),) if "goal" in columns else ()
+        )
+        kind, told = note_of(run)
+        room = view.width - MARK - sum(columns.values())
+        lines = wrapped(told, room, most=3) if bad else [cut(told, room)]
+        style = SIGN_STYLES[kind] if kind in ("warn", "fail") else "dim"
+        line: Line = (*mark, (_text(cells, before), "dim" if bad else ""), *goal,
+                      (_text(cells, after), "dim" if bad else ""), (lines[0], style))  # fmt: skip
+        indent = " " * (view.width - room)
+        return [Row(line, run.id or "unkept"), *(Row(((indent + more, style),)) for more in lines[1:])]
+
+    def changes(self) -> object:
+        now = self.current
+        run = None if now is None else (now.number, now.stopping, len(now.samples))
+        return (self.runs, run, self.marked, self.error)
+
+
+def _around(columns: Mapping[str, int], whole: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """Columns before GOAL and after it."""
+    order = list(whole)
+    at = order.index("goal") if "goal" in whole else len(order)
+    return ({name: columns[name] for name in order[:at]}, {name: columns[name] for name in order[at + 1 :]})
+
+
+def _columns(cells: int) -> dict[str, int]:
+    """Cells of each column, in order; MODEL has what is left, as far as NOTE keeps its least."""
+    sizes = {name: size for name, (_, size) in COLUMNS.items()}
+    for name in DROPPED:
+        if MARK + sum(sizes.values()) + LEAST_MODEL + LEAST_NOTE <= cells:
+            break
+        del sizes[name]
+    sizes["model"] = max(LEAST_MODEL, min(MOST_MODEL, cells - MARK - sum(sizes.values()) - LEAST_NOTE))
+    return sizes
+
+
+def _text(cells: Mapping[str, str], columns: Mapping[str, int]) -> str:
+    made = ""
+    for name, size in columns.items():
+        made += right(cells[name], size - 2) + "  " if name in NUMBERS else left(cells[name], size - 1) + " "
+    return made
+
+
+def _cells(run: Run, view: View) -> dict[str, str]:
+    none = units.NONE
+    valid, at = not run.not_valid, run.client.latency
+    delay = run.config.get("delay", "").removesuffix(" µs")
+    return {
+        "run": str(run.id or none),
+        "model": one_line(f"{run.model} {run.version}", 80).strip(),
+        "started": _started(run.wall, view),
+        **_load_cells(run.load),
+        "done": units.rate(run.client.throughput) if valid else none,
+        "p50": units.millis(at.p50) if valid else none,
+        "p99": units.millis(at.p99) if valid else none,
+        "errors": str(failed(run)) if valid else none,
+        "delay": delay or ("off" if run.config.get("batching") == "off" else none),
+        "max": run.config.get("max batch", none),
+        "instances": run.config.get("instances", none),
+    }
+
+
+def _started(wall: float, view: View) -> str:
+    return view.clock(wall) if view.wall - wall < DAY else units.moment(wall, utc=view.utc)[5:10]
+
+
+def _load_cells(load: Load) -> dict[str, str]:
+    mode = "closed" if load.loop == "closed" else "poisson" if load.poisson else "constant"
+    first, last = load.steps[0], load.steps[-1]
+    return {"mode": mode, "rate": f"{first.first:g}" + (f"…{last.last:g}" if first.first != last.last else "")}
+
+
+def _running(now: Current, view: View, columns: Mapping[str, int]) -> Row:
+    last, none = now.last, units.NONE
+    cells = {
+        **dict.fromkeys(COLUMNS, none),
+        "run": str(now.number),
+        "model": one_line(f"{now.plan.model} {now.plan.version}", 80).strip(),
+        "started": _started(now.wall, view),
+        **_load_cells(now.plan.load),
+        "errors": str(last.errors) if last is not None else none,
+    }
+    return Row((("  ", ""), ("▸ ", "key"), (_text(cells, columns), ""), (now.phase(), "key")), RUNNING)
+
+
+def note_of(run: Run) -> tuple[Sign, str]:
+    """What has to be known beside the figures, most of all first."""
+    if run.not_valid:
+        return "warn", f"not valid: {one_line(run.not_valid, 400)}"
+    if not run.id:
+        return "warn", one_line(run.notes[-1], 200) if run.notes else "not kept"
+    if not is_whole(run):
+        return "warn", one_line(run.ended, 200)
+    if run.steady and not run.steady.startswith("not judged"):
+        return "note", f"not steady: {one_line(run.steady, 200)}"
+    if run.load.loop == "closed":
+        return "none", "closed: hides stalls"
+    return "none", one_line(run.notes[0], 200) if run.notes else ""
+
+
+# ------------------------------------------------------------------------------------------------------------- to files
+
+HEADS = (
+    "run", "started", "by", "model", "version", "target", "load", "seconds", "inputs", "sent", "done", "done_per_s",
+    "errors", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "p99_9_ms", "max_ms", "mean_ms", "goal_p99_ms", "goal_met",
+    "server_mean_ms", "server_wait_ms", "server_infer_ms", "server_batch", "delay", "max_batch", "instances", "ended",
+    "steady", "not_valid",
+)  # fmt: skip
+
+
+def table(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+    """HEADS and a row for each run, the figures unrounded; what a record does not hold is empty."""
+
+    def cell(value: object) -> str:
+        return "" if value is None else {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+    made: list[tuple[str, ...]] = [HEADS]
+    for run in runs:
+        at, server, config = run.client.latency, run.server, run.config
+        told: tuple[object, ...] = (
+            run.id or None, units.moment(run.wall, utc=True) + "Z", run.by, run.model, run.version, run.target,
+            run.load.words(), run.client.seconds, run.inputs, run.client.sent, run.client.done, run.client.throughput,
+            failed(run), at.p50, at.p90, at.p95, at.p99, at.p99_9, at.max, at.mean, run.goal_ms, run.met,
+            server.total_ms if server else None, server.queue_ms if server else None,
+            server.infer_ms if server else None, server.batch if server else None, config.get("delay"),
+            config.get("max batch"), config.get("instances"), run.ended, run.steady or "yes", run.not_valid,
+        )  # fmt: skip
+        made.append(tuple(one_line(cell(one), 400) for one in told))
+    return made
+
+
+def csv_of(rows: Sequence[Sequence[str]]) -> str:
+    """RFC 4180; a text that a spreadsheet would take for a formula has a blank before it."""
+    import csv
+    import io
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    for row in rows:
+        writer.writerow([f" {one}" if one[:1] in ("=", "+", "-", "@") and not _is_number(one) else one for one in row])
+    return out.getvalue()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def markdown_of(rows: Sequence[Sequence[str]]) -> str:
+    """A table; what would end a cell or begin markup is escaped."""
+
+    def cell(text: str) -> str:
+        return "".join(f"\\{char}" if char in "\\|`*_<>[]" else char for char in text)
+
+    head, *rest = [[cell(one) for one in row] for row in rows]
+    lines = [head, ["---"] * len(head), *rest]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
