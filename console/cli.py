@@ -146,6 +146,10 @@ def parser() -> argparse.ArgumentParser:
     _add_loadtest(
         commands.add_parser("loadtest", parents=shared, help="send a load to a model and tell what came of it")
     )
+    advise = commands.add_parser("advise", parents=shared, help="what may help, and what is expected of it")
+    advise.add_argument("model", nargs="?", metavar="MODEL", default="", help="one model; all without")
+    advise.add_argument("--window", metavar="TIME", default="15s", help="how long the box is watched (default 15s)")
+    advise.add_argument("--json", action="store_true", help="one JSON object")
     audit = commands.add_parser("audit", parents=shared, help="what was changed, by whom, and how it ended")
     audit.add_argument("--json", action="store_true", help="one JSON object")
     return top
@@ -163,6 +167,9 @@ def _add_loadtest(parser: argparse.ArgumentParser) -> None:
     much.add_argument("--duration", metavar="TIME", default="30s", help="how long (default 30s)")
     much.add_argument("--warmup", metavar="TIME", default="2s", help="left out of the figures (default 2s)")
     much.add_argument("--count", type=int, metavar="N", default=0, help="end after N requests")
+    much.add_argument(
+        "--mix", action="append", metavar="MODEL=0.3", default=[], help="ask this one too, with that share (repeatable)"
+    )
     what = parser.add_argument_group("with what")
     what.add_argument("--shape", action="append", metavar="IN:8,16", default=[], help="the size of a variable input")
     what.add_argument("--batch", type=int, metavar="N", default=1, help="items a request (default 1)")
@@ -290,6 +297,8 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _explain(options, loaded.settings)
     if options.command == "loadtest":
         return _loadtest(options, loaded.settings)
+    if options.command == "advise":
+        return _advise(options, loaded.settings)
     if options.command == "audit":
         return _audit(options, loaded.settings)
     return _console(options, loaded.settings)
@@ -395,6 +404,7 @@ def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
         remote=options.remote_host_is_meant,
         live_limits=options.max_live_ms,
         look=options.look_before,
+        mix=options.mix,
     )
     with _box(options, settings) as spec:
         return loadtest.run(wish, spec, state, looks, dry_run=options.dry_run, as_json=options.json)
@@ -410,6 +420,19 @@ def _box(options: argparse.Namespace, settings: Settings) -> Iterator[BoxSpec]:
         return
     with compose.session(settings, demo=_demo(options), seed=options.seed) as session:
         yield session.spec
+
+
+def _advise(options: argparse.Namespace, settings: Settings) -> int:
+    from console import advising, compose, snapshot
+    from console.core.duration import seconds
+
+    watch_s = advising.window_s(seconds(options.window, "--window"))
+    with compose.session(settings, demo=_demo(options), seed=options.seed) as session:
+        taken = snapshot.take(session, compose.judge(once=True), watch_s=watch_s)
+    found = advising.advise(taken, options.model)
+    sys.stdout.buffer.write(advising.show(found, as_json=options.json, ascii_only=_ascii_only(settings)))
+    sys.stdout.flush()
+    return 0
 
 
 @contextlib.contextmanager

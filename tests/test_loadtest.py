@@ -96,6 +96,28 @@ def test_the_simulated_boxs_card(
     assert card["sm_mhz"] > 1000
 
 
+def test_two_models_in_one_run(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("ranking", "--mix", "recall=0.25", "--rate", "80", "--duration", "1.5s", "--warmup", "200ms")
+    assert run(*words, "--slo-p99-ms", "5000") == 0
+    told = capsys.readouterr().out
+    assert "load on ranking (any version) + recall (any version)" in told
+    assert "recall: 25 % of the requests, done 2" in told
+    assert "p99 <= 5000 ms for each model" in told
+    assert run(*words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["name"], one["share"]) for one in found["models"]] == [("ranking", 0.75), ("recall", 0.25)]
+    assert [one["sent"] for one in found["client"]["shares"]] == [90, 30]
+    assert all(one["server"]["requests"] >= 30 for one in found["models"])
+    assert found["server"] is None
+    assert {one["model"]: one["ours"] for one in found["live"]} | {"ranking": True, "recall": True} == {
+        one["model"]: one["model"] in ("ranking", "recall") for one in found["live"]
+    }
+    assert run("--list") == 0
+    assert "ranking + recall" in capsys.readouterr().out
+    assert run("--compare", "1", "2") == 0
+    assert "recall p99 ms" in capsys.readouterr().out
+
+
 def test_a_dry_run_sends_and_keeps_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("ranking", "--dry-run", "--read-only") == 0
     assert "dry run: nothing was sent" in capsys.readouterr().out
@@ -138,6 +160,14 @@ def test_read_only_sends_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -
         (["ranking", "--max-errors", "101"], "--max-errors must be from 0 to 100"),
         (["ranking", "--max-live-ms", "0"], "--max-live-ms must be M or MODEL=M, milliseconds above 0"),
         (["ranking", "--look-before", "1h"], "--look-before must be from 0 to 600 s"),
+        (["ranking", "--mix", "recall"], "--mix must be MODEL=SHARE, a share above 0 and below 1"),
+        (["ranking", "--mix", "recall=1"], "--mix must be MODEL=SHARE"),
+        (["ranking", "--mix", "=0.5"], "--mix must be MODEL=SHARE"),
+        (["ranking", "--mix", "ranking=0.5"], "--mix names ranking twice"),
+        (["ranking", "--mix", "recall=0.5", "--mix", "reco=0.5"], "--mix: the shares leave nothing for ranking"),
+        (["ranking", "--mix", "nosuch=0.5"], "nosuch is not served here"),
+        (["ranking", "--mix", "recall/77=0.5"], "recall version 77 is not served here"),
+        (["ranking", "--mix", "recall=0.5", "--shape", "recall/nosuch:8"], "recall has no input nosuch"),
         (["ranking", "--priority=-1"], "--priority must be from 0"),
         (["ranking", "--chance=-1", "--random"], "--chance must be from 0"),
         (["ranking", "--batch", "0"], "--batch must be from 1"),

@@ -27,13 +27,15 @@ class BrokenError(Exception):
 class Connection:
     """Its owner waits for its descriptor; nothing here blocks."""
 
-    __slots__ = ("_data", "_out", "busy", "connecting", "due", "fd", "sent", "sock")
+    __slots__ = ("_data", "_out", "busy", "connecting", "due", "fd", "model", "sent", "sock")
 
     def __init__(self, address: str, port: int) -> None:
         """Begins to connect. BrokenError where even that fails."""
         self.busy = False
         self.due = 0
         """Intended time of the request under way, ns."""
+        self.model = 0
+        """Which of the order's models it asks."""
         self.sent = 0
         """When its first byte went out; 0 before."""
         self._data = b""
@@ -57,10 +59,11 @@ class Connection:
         """True while it connects, or has bytes that the socket did not take."""
         return self.connecting or bool(self._out)
 
-    def begin(self, request: bytes, due: int, now: int) -> None:
+    def begin(self, request: bytes, due: int, now: int, model: int = 0) -> None:
         """Take a request; send it, or what the socket takes of it, unless it still connects. BrokenError."""
         self.busy = True
         self.due = due
+        self.model = model
         self.sent = 0
         self._data = b""
         if self.connecting:

@@ -16,15 +16,15 @@ from console.core.model import ModelConfig, ModelStats, SourceError
 from console.core.plan import WrongInput
 from console.core.poller import Source
 from console.core.text import one_line
-from console.loadgen import live, verdict
+from console.loadgen import live, order, verdict
 from console.loadgen.announce import Running, announced, mine
 from console.loadgen.cards import Cards
 from console.loadgen.errors import total
 from console.loadgen.inputs import Inputs
 from console.loadgen.launch import Sender
 from console.loadgen.live import Look, Watch
-from console.loadgen.order import Broken, Ended, Order, Progress, Warmed, request
-from console.loadgen.record import Client, Live, Run, Server
+from console.loadgen.order import Broken, Ended, Progress, Warmed, request
+from console.loadgen.record import Client, Live, Model, Run, Server
 from console.loadgen.schedule import Load
 
 SETTLED_WITHIN_S = 1.0
@@ -35,21 +35,48 @@ STALE_S = 1.0
 """What the sender said so long ago is not held against what the server says now."""
 
 
+class Asked(Struct, frozen=True):
+    """One model that is asked."""
+
+    model: str
+    version: str
+    """Empty: the server chooses."""
+    inputs: Inputs
+    config: ModelConfig
+    golden: Golden | None = None
+    share: float = 1.0
+    """Of all requests."""
+
+    @property
+    def answers(self) -> str:
+        """How they are checked."""
+        if self.golden is not None:
+            return f"compared with the kept one, within {self.golden.relative:g}"
+        return "status, and each output with all its data"
+
+    def order(self, at: TritonAddress) -> order.Asked:
+        """For the sender."""
+        path = f"{model_path(self.model, self.version or None)}/infer"
+        return order.Asked(
+            tuple(request(path, at.where, r.body, {**at.headers, **r.headers}) for r in self.inputs.requests),
+            () if self.golden is not None else tuple((o.name, o.datatype) for o in self.config.outputs),
+            self.golden,
+            self.share,
+        )
+
+
 class Plan(Struct, frozen=True):
     """What is to be run."""
 
     address: TritonAddress
     ip: str
-    model: str
-    version: str
-    """Empty: the server chooses."""
+    asked: tuple[Asked, ...]
+    """The models; their shares sum to 1."""
     load: Load
     warm_up: Load | None
-    inputs: Inputs
-    config: ModelConfig
     batch: int
-    golden: Golden | None
     goal_ms: float | None
+    """p99 of each model."""
     timeout_s: float
     max_errors: float
     """Share of requests that may fail before it stops itself."""
@@ -59,23 +86,44 @@ class Plan(Struct, frozen=True):
     """How long others' traffic is looked at before anything is sent."""
 
     @property
-    def answers(self) -> str:
-        """How they are checked."""
-        if self.golden is not None:
-            return f"compared with the kept one, within {self.golden.relative:g}"
-        return "status, and each output with all its data"
+    def model(self) -> str:
+        """The first one's name."""
+        return self.asked[0].model
 
-    def order(self) -> Order:
+    @property
+    def version(self) -> str:
+        """The first one's; "": the server chooses."""
+        return self.asked[0].version
+
+    @property
+    def inputs(self) -> Inputs:
+        """The first one's."""
+        return self.asked[0].inputs
+
+    @property
+    def config(self) -> ModelConfig:
+        """The first one's."""
+        return self.asked[0].config
+
+    @property
+    def answers(self) -> str:
+        """How the first one's are checked."""
+        return self.asked[0].answers
+
+    @property
+    def names(self) -> str:
+        """All models: `rank`, `rank + recall`."""
+        return " + ".join(one.model for one in self.asked)
+
+    def order(self) -> order.Order:
         """For the sender."""
-        at, path = self.address, f"{model_path(self.model, self.version or None)}/infer"
-        return Order(
+        at = self.address
+        return order.Order(
             self.ip,
             at.http_port,
-            tuple(request(path, at.where, r.body, {**at.headers, **r.headers}) for r in self.inputs.requests),
+            tuple(one.order(at) for one in self.asked),
             self.load,
             self.warm_up,
-            () if self.golden is not None else tuple((o.name, o.datatype) for o in self.config.outputs),
-            self.golden,
             self.timeout_s,
             self.max_errors,
         )
@@ -143,6 +191,75 @@ def settings(config: ModelConfig) -> dict[str, str]:
     return {"batching": "dynamic", **found}
 
 
+class _Side:
+    """The server's side of one model: its statistics before, and what is wrong with them."""
+
+    def __init__(self, asked: Asked, address: TritonAddress) -> None:
+        self.asked = asked
+        self.statistics = Statistics(address, asked.model, asked.version)
+        self.before: Sequence[ModelStats] | None = None
+        self.server: Server | None = None
+        self.unknown = ""
+
+    def quiet(self) -> None:
+        """Keep the statistics when what the warm-up asked is counted."""
+        last: list[tuple[str, int]] = []
+
+        def same(found: Sequence[ModelStats]) -> bool:
+            counts = [(one.version, one.success_count) for one in found]
+            was = last.copy()
+            last[:] = counts
+            return was == counts
+
+        try:
+            self.before = self.statistics.settled(same)
+        except SourceError:
+            self.before = None
+
+    def anew(self, found: Sequence[ModelStats]) -> bool:
+        """Whether the model was loaded anew since then; `found` are of all models."""
+        if self.before is None:
+            return False
+        name, version = self.asked.model, self.asked.version
+        try:
+            verdict.served(self.before, [m for m in found if m.name == name and version in ("", m.version)])
+        except verdict.ResetError:
+            return True
+        return False
+
+    def after(self, done: int) -> bool:
+        """Read what the server counted, once it counts `done`; False where its counters began anew."""
+        before = self.before
+        if before is None:
+            self.unknown = "its statistics could not be read when the measuring began"
+            return True
+
+        def counted(found: Sequence[ModelStats]) -> bool:
+            return verdict.served(before, found).requests >= done
+
+        try:
+            self.server = verdict.served(before, self.statistics.settled(counted))
+        except SourceError as error:
+            self.unknown = error.message
+        except verdict.ResetError:
+            self.unknown = "its counters began anew under way"
+            return False
+        return True
+
+    def changed(self) -> bool:
+        """Whether the served configuration is another one now."""
+        try:
+            return self.statistics.config().raw != self.asked.config.raw
+        except (SourceError, WrongInput):
+            return False
+
+    def model(self) -> Model:
+        """For the record of several."""
+        asked = self.asked
+        return Model(asked.model, asked.version, asked.share, asked.inputs.text, asked.answers, settings(asked.config),
+                     self.server, self.unknown)  # fmt: skip
+
+
 class Measuring:
     """Carries a plan out. `tell` gets each Progress; `stop` may be called from a signal handler or another thread."""
 
@@ -159,11 +276,12 @@ class Measuring:
         self._hurt = ""
         """Why it stopped itself for others' sake."""
         self._cards = Cards(gpu)
-        steps = {step.model for step in plan.config.steps}
-        self._watched = Watch({plan.model}, steps - {plan.model}, plan.live_limits)
+        ours = {asked.model for asked in plan.asked}
+        steps = {step.model for asked in plan.asked for step in asked.config.steps}
+        self._watched = Watch(ours, steps - ours, plan.live_limits)
         self._live_unknown = ""
-        self._warmed = 0
-        """Answers within the warm-up."""
+        self._warmed: tuple[int, ...] = ()
+        """Requests of the warm-up that came to an end, by model."""
         self.live: tuple[Live, ...] = ()
         """What others ask of the server, as far as it is known by now; read from any thread."""
 
@@ -176,115 +294,104 @@ class Measuring:
     def run(self, host: str, by: str) -> Run:
         """The record, not yet kept. Refused in read-only mode; WrongInput where the server refuses; SourceError."""
         plan = self._plan
-        statistics = Statistics(plan.address, plan.model, plan.version)
+        sides = [_Side(asked, plan.address) for asked in plan.asked]
         self._cards.start()
         try:
-            self._look_before(statistics)
+            self._look_before(sides)
             with (
                 Sender(plan.order(), read_only=self._read_only) as self._sender,
                 announced(self._mine()) as unannounced,
             ):
                 if self._stopped:
                     self._sender.stop()
-                before, ended = self._followed(self._sender, statistics)
-            server, unknown = self._server(statistics, before, ended.client)
-            self._look_at_the_end(statistics, ended.client)
-            self._look_at_config(statistics)
+                ended = self._followed(self._sender, sides)
+            self._look_at_the_end(sides, ended.client)
         finally:
             self._cards.end()
             self._sender = None
-            statistics.close()
-        return self._record(host, by, ended, server, unknown, unannounced)
+            for side in sides:
+                side.statistics.close()
+        return self._record(host, by, ended, sides, unannounced)
 
     def _mine(self) -> Running:
         plan = self._plan
         longest = plan.load.seconds + (plan.warm_up.seconds if plan.warm_up else 0.0)
-        return mine(plan.model, plan.address.where, plan.load.words(), longest)
+        return mine(plan.names, plan.address.where, plan.load.words(), longest)
 
-    def _followed(self, sender: Sender, statistics: Statistics) -> tuple[Sequence[ModelStats] | None, Ended]:
-        before: Sequence[ModelStats] | None = None
+    def _followed(self, sender: Sender, sides: Sequence[_Side]) -> Ended:
         for message in sender.messages():
             match message:
                 case Broken():
                     raise WrongInput(f"{self._plan.address.where} cannot be loaded: {message.text}")
                 case Warmed():
-                    before = self._quiet(statistics)
-                    self._warmed = message.done + message.errors
-                    if (look := self._look(self._all(statistics), self._warmed)) is not None:
+                    for side in sides:
+                        side.quiet()
+                    self._warmed = message.answered
+                    if (look := self._look(self._all(sides), self._warmed)) is not None:
                         self._watched.begin(look)
                     self._cards.measure()
                     sender.go()
                 case Progress():
                     self._tell(message)
-                    found = self._all(statistics)
-                    self._watch(sender, found, before)
+                    found = self._all(sides)
+                    self._watch(sender, found, sides)
                     self._look_at_others(sender, found, message)
                 case Ended():
                     self._cards.end()
-                    return before, message
+                    return message
         raise AssertionError("messages() ends by an exception only")
 
-    def _quiet(self, statistics: Statistics) -> Sequence[ModelStats] | None:
-        """When what the warm-up asked is counted. None where there are no statistics."""
-        last: list[tuple[str, int]] = []
-
-        def same(found: Sequence[ModelStats]) -> bool:
-            counts = [(one.version, one.success_count) for one in found]
-            was = last.copy()
-            last[:] = counts
-            return was == counts
-
-        try:
-            return statistics.settled(same)
-        except SourceError:
-            return None
-
-    def _watch(self, sender: Sender, found: Sequence[ModelStats] | None, before: Sequence[ModelStats] | None) -> None:
+    def _watch(self, sender: Sender, found: Sequence[ModelStats] | None, sides: Sequence[_Side]) -> None:
         """A model that was loaded anew under way makes the run worthless: it ends there."""
-        if before is None or found is None or self._not_valid:
-            return  # it is busy, or gone; the answers tell
-        plan = self._plan
-        try:
-            verdict.served(before, [m for m in found if m.name == plan.model and plan.version in ("", m.version)])
-        except verdict.ResetError:
-            self._not_valid = f"{self._plan.model} was loaded anew at {units.clock(time.time())}"
+        if found is None or self._not_valid:
+            return  # the server is busy, or gone; the answers tell
+        anew = next((side.asked.model for side in sides if side.anew(found)), "")
+        if anew:
+            self._not_valid = f"{anew} was loaded anew at {units.clock(time.time())}"
             sender.stop()
 
-    def _look_before(self, statistics: Statistics) -> None:
+    def _look_before(self, sides: Sequence[_Side]) -> None:
         """What others ask while nothing is sent yet. WrongInput for limits that cannot be held."""
-        first = self._look(self._all(statistics), 0) if self._plan.look_s else None
+        first = self._look(self._all(sides), ()) if self._plan.look_s else None
         until = time.monotonic() + self._plan.look_s
         while first is not None and not self._stopped and (left := until - time.monotonic()) > 0:
             time.sleep(min(LOOK_S, left))
-        last = self._look(self._all(statistics), 0)
+        last = self._look(self._all(sides), ())
         if last is not None:
             self._watched.before(first, last)
             self.live = self._watched.found()
         elif self._plan.live_limits:
             raise WrongInput(f"{live.FLAG} cannot be held: {self._live_unknown}")
 
-    def _all(self, statistics: Statistics) -> Sequence[ModelStats] | None:
-        """Of all models, or of the loaded one where that is all that can be had; None where nothing can."""
+    def _all(self, sides: Sequence[_Side]) -> Sequence[ModelStats] | None:
+        """Of all models, or of the asked ones where that is all that can be had; None where nothing can."""
         try:
-            found = statistics.read_all()
+            found = sides[0].statistics.read_all()
             self._live_unknown = ""
         except SourceError as error:
             self._live_unknown = error.message
             try:
-                found = statistics.read()
+                found = [one for side in sides for one in side.statistics.read()]
             except SourceError:
                 return None
         return found
 
-    def _look(self, found: Sequence[ModelStats] | None, own: float) -> Look | None:
-        return None if found is None else Look(time.monotonic(), live.counted(found), {self._plan.model: own})
+    def _look(self, found: Sequence[ModelStats] | None, answered: Sequence[float]) -> Look | None:
+        """`answered` are requests of ours that came to an end, by model; none yet where it is empty."""
+        if found is None:
+            return None
+        own = {asked.model: 0.0 for asked in self._plan.asked}
+        own |= {asked.model: count for asked, count in zip(self._plan.asked, answered, strict=False)}
+        return Look(time.monotonic(), live.counted(found), own)
 
     def _look_at_others(self, sender: Sender, found: Sequence[ModelStats] | None, at: Progress) -> None:
         """Others who are hurt end it. Between the sender's word and the look at the server more answers came."""
         late = time.monotonic() - at.monotonic
         if late > STALE_S:
             found = None
-        own = at.done + at.errors + at.rate * late + (self._warmed if at.at > 0 else 0)
+        before = self._warmed if at.at > 0 and self._warmed else (0,) * len(at.answered)
+        more = [at.rate * late * asked.share for asked in self._plan.asked]
+        own = [sum(parts) for parts in zip(before, at.answered, more, strict=True)]
         look = self._look(found, own)
         why = self._watched.blind(time.monotonic()) if look is None else self._watched.look(look)
         self.live = self._watched.found()
@@ -292,38 +399,22 @@ class Measuring:
             self._hurt = why
             sender.stop()
 
-    def _look_at_the_end(self, statistics: Statistics, client: Client) -> None:
-        look = self._look(self._all(statistics), self._warmed + client.done + total(client.errors))
+    def _look_at_the_end(self, sides: Sequence[_Side], client: Client) -> None:
+        counts = [(share.done, total(share.errors)) for share in client.shares]
+        counts = counts or [(client.done, total(client.errors))]
+        for side, (done, _) in zip(sides, counts, strict=True):
+            if not side.after(done):
+                self._not_valid = self._not_valid or f"{side.asked.model} was loaded anew meanwhile"
+        before = self._warmed or (0,) * len(sides)
+        look = self._look(self._all(sides), [b + done + bad for b, (done, bad) in zip(before, counts, strict=True)])
         if look is not None and client.sent:
             self._watched.look(look)
             self.live = self._watched.found()
+        changed = next((side.asked.model for side in sides if side.changed()), "")
+        if changed and not self._not_valid:
+            self._not_valid = f"the configuration of {changed} was changed meanwhile"
 
-    def _server(
-        self, statistics: Statistics, before: Sequence[ModelStats] | None, client: Client
-    ) -> tuple[Server | None, str]:
-        if before is None:
-            return None, "its statistics could not be read when the measuring began"
-
-        def counted(found: Sequence[ModelStats]) -> bool:
-            return verdict.served(before, found).requests >= client.done
-
-        try:
-            return verdict.served(before, statistics.settled(counted)), ""
-        except SourceError as error:
-            return None, error.message
-        except verdict.ResetError:
-            self._not_valid = self._not_valid or f"{self._plan.model} was loaded anew meanwhile"
-            return None, "its counters began anew under way"
-
-    def _look_at_config(self, statistics: Statistics) -> None:
-        try:
-            now = statistics.config()
-        except (SourceError, WrongInput):
-            return
-        if now.raw != self._plan.config.raw and not self._not_valid:
-            self._not_valid = f"the configuration of {self._plan.model} was changed meanwhile"
-
-    def _record(self, host: str, by: str, ended: Ended, server: Server | None, unknown: str, unannounced: str) -> Run:
+    def _record(self, host: str, by: str, ended: Ended, sides: Sequence[_Side], unannounced: str) -> Run:
         plan, client = self._plan, ended.client
         stages = [replace(one, steady=verdict.stage_steady(plan.load, one, client.slices)) for one in client.stages]
         client = replace(client, stages=tuple(stages))
@@ -331,8 +422,12 @@ class Measuring:
         notes = [unannounced] if unannounced else []
         if limited := verdict.limit(plan.load, client):
             notes.append(limited)
-        if plan.config.response_cache and len(plan.inputs.requests) == 1:
-            notes.append("it has a response cache, and the same request always hits it: use --random or --data")
+        notes += [
+            f"{asked.model} has a response cache, and the same request always hits it: use --random or --data"
+            for asked in plan.asked
+            if asked.config.response_cache and len(asked.inputs.requests) == 1
+        ]
+        several = len(sides) > 1
         return Run(
             id=0,
             wall=ended.began,
@@ -348,10 +443,10 @@ class Measuring:
             answers=plan.answers,
             client=client,
             config=settings(plan.config),
-            server=server,
-            server_unknown=unknown,
+            server=None if several else sides[0].server,
+            server_unknown="it asked several models, each with figures of its own" if several else sides[0].unknown,
             goal_ms=plan.goal_ms,
-            met=verdict.met(client.shape(), total(client.errors), plan.goal_ms),
+            met=verdict.met(client, plan.goal_ms),
             ended=self._hurt or ended.ended,
             steady=verdict.steady(plan.load, client, ended.ended),
             not_valid=self._not_valid,
@@ -361,4 +456,5 @@ class Measuring:
             live_limits=plan.live_limits,
             cards=cards,
             cards_unknown=cards_unknown,
+            models=tuple(side.model() for side in sides) if several else (),
         )

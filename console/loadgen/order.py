@@ -27,20 +27,28 @@ DRAIN_STOPPED_S: Final = 1.0
 """How long a run that was stopped waits for answers to what it has sent."""
 
 
-class Order(Struct, frozen=True):
-    """All that a sender is to know. Holds secrets (headers within `requests`): it goes through a pipe, never a file."""
+class Asked(Struct, frozen=True):
+    """One model that the load asks, and how its answers are checked."""
 
-    address: str
-    """An IP address."""
-    port: int
     requests: tuple[bytes, ...]
     """Whole HTTP requests, sent in turn."""
-    load: Load
-    warm_up: Load | None
     outputs: tuple[tuple[str, str], ...]
     """Name and datatype of what each answer must hold."""
     golden: Golden | None = None
     """Each answer must be this one's."""
+    share: float = 1.0
+    """Of all requests; the shares of an order's models sum to 1."""
+
+
+class Order(Struct, frozen=True):
+    """All that a sender is to know. Holds secrets (headers within requests): it goes through a pipe, never a file."""
+
+    address: str
+    """An IP address."""
+    port: int
+    models: tuple[Asked, ...]
+    load: Load
+    warm_up: Load | None
     timeout_s: float = TIMEOUT_S
     max_errors: float = MAX_ERRORS
     max_connections: int = MOST_CONNECTIONS
@@ -52,6 +60,8 @@ class Warmed(Struct, frozen=True, tag="warmed"):
     done: int
     errors: int
     connections: int
+    answered: tuple[int, ...] = ()
+    """Requests that came to an end, by model as in the order."""
 
 
 class Progress(Struct, frozen=True, tag="progress"):
@@ -73,6 +83,8 @@ class Progress(Struct, frozen=True, tag="progress"):
     """ms, likewise."""
     monotonic: float = 0.0
     """When this was so, by the clock that all processes share."""
+    answered: tuple[int, ...] = ()
+    """Requests of this part that came to an end, by model as in the order."""
 
 
 class Ended(Struct, frozen=True, tag="ended"):

@@ -71,6 +71,22 @@ class Stage(Struct, frozen=True):
         return f"{self.first:g}" if self.first == self.last else f"{self.first:.4g}..{self.last:.4g}"
 
 
+class Share(Struct, frozen=True):
+    """What the sender saw of one model of several."""
+
+    sent: int
+    done: int
+    in_time: int
+    latency: Latency
+    histogram: str
+    sum_us: int
+    errors: Mapping[str, Failed] = field(default_factory=dict)
+
+    def shape(self) -> Histogram:
+        """Its latencies; ValueError where the record is damaged."""
+        return Histogram.decoded(self.histogram, self.sum_us)
+
+
 class Client(Struct, frozen=True):
     """What the sender saw and did."""
 
@@ -98,6 +114,8 @@ class Client(Struct, frozen=True):
     slices: tuple[Slice, ...] = ()
     stages: tuple[Stage, ...] = ()
     """Where its level changes."""
+    shares: tuple[Share, ...] = ()
+    """Where it asked several models, as in the run's `models`."""
 
     @property
     def throughput(self) -> float:
@@ -151,6 +169,20 @@ class Live(Struct, frozen=True):
     """We asked it too: the mean meanwhile is of all its requests, ours among them."""
 
 
+class Model(Struct, frozen=True):
+    """One model of a run that asked several; its side of the client's figures is in `Client.shares`."""
+
+    name: str
+    version: str
+    share: float
+    """Of all requests, as it was asked for."""
+    inputs: str
+    answers: str
+    config: Mapping[str, str] = field(default_factory=dict)
+    server: Server | None = None
+    server_unknown: str = ""
+
+
 class Run(Struct, frozen=True):
     """One run."""
 
@@ -192,6 +224,16 @@ class Run(Struct, frozen=True):
     cards: tuple[Card, ...] = ()
     cards_unknown: str = NOT_READ
     """Why nothing is known of them."""
+    models: tuple[Model, ...] = ()
+    """Where it asked several; `model`, `version`, `inputs`, `answers` and `config` are then of the first, the client's
+    figures of all together, and `server` is None."""
+
+    @property
+    def names(self) -> str:
+        """Its models and versions: `rank 3`, `rank + recall`."""
+        if not self.models:
+            return f"{self.model} {self.version}".strip()
+        return " + ".join(f"{one.name} {one.version}".strip() for one in self.models)
 
 
 def keep(state: Path, run: Run) -> Run:
@@ -272,7 +314,7 @@ def compare(first: Run, second: Run) -> Comparison:
     one, two = first.client.shape(), second.client.shape()
     bounds = _bounds(first, second)
     left, right = _figures(first), _figures(second)
-    for more in (_stages, _cards):
+    for more in (_stages, _models, _cards):
         a, b = more(first), more(second)
         left.update({name: value for name, value in a.items() if name in b})
         right.update(b)
@@ -311,6 +353,22 @@ def _stages(run: Run) -> dict[str, float | None]:
     return found
 
 
+def _models(run: Run) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for one, seen in zip(run.models, run.client.shares, strict=False):
+        of, server, seconds = one.name, one.server, run.client.seconds
+        found |= {
+            f"{of} done/s": seen.in_time / seconds if seconds else None,
+            f"{of} p50 ms": seen.latency.p50,
+            f"{of} p99 ms": seen.latency.p99,
+            f"{of} errors": float(total(seen.errors)),
+            f"{of} wait ms": server.queue_ms if server else None,
+            f"{of} infer ms": server.infer_ms if server else None,
+            f"{of} batch": server.batch if server else None,
+        }
+    return found
+
+
 def _cards(run: Run) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for card in run.cards:
@@ -322,7 +380,8 @@ def _cards(run: Run) -> dict[str, float | None]:
 def _differences(first: Run, second: Run) -> dict[str, tuple[str, str]]:
     def told(run: Run) -> dict[str, str]:
         return {
-            "model": f"{run.model} {run.version}",
+            "model": run.names,
+            **({"shares": ", ".join(f"{one.name} {100 * one.share:g} %" for one in run.models)} if run.models else {}),
             "target": run.target,
             "load": run.load.words(),
             "batch": str(run.batch),

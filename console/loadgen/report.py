@@ -11,7 +11,7 @@ from console.loadgen import cards, verdict
 from console.loadgen.errors import total
 from console.loadgen.measure import Plan
 from console.loadgen.order import Progress
-from console.loadgen.record import WHOLE, Comparison, Live, Run
+from console.loadgen.record import WHOLE, Client, Comparison, Live, Model, Run, Server, Share
 
 BAR = 40
 MOST_LIVE = 6
@@ -20,20 +20,22 @@ MOST_LIVE = 6
 
 def plan_lines(plan: Plan) -> list[str]:
     """What will be sent."""
-    load, requests = plan.load, plan.inputs.requests
-    size = max(len(one.body) for one in requests)
+    load = plan.load
     until = f"{load.seconds:g} s" + (f", at most {load.count} requests" if load.count else "")
     warm = f" after {plan.warm_up.seconds:g} s of warm-up" if plan.warm_up else ""
-    version = plan.version or "any version"
-    lines = [
-        f"load on {plan.model} ({version}) at {plan.address.where}",
-        f"  {load.words()}, for {until}{warm}",
-        f"  inputs   {plan.inputs.text} ({units.size(size)} a request)",
-        f"  answers  {plan.answers}; stops itself above {100 * plan.max_errors:g} % errors",
-    ]
+    names = " + ".join(f"{one.model} ({one.version or 'any version'})" for one in plan.asked)
+    lines = [f"load on {names} at {plan.address.where}", f"  {load.words()}, for {until}{warm}"]
+    for one in plan.asked:
+        size = max(len(sent.body) for sent in one.inputs.requests)
+        if len(plan.asked) > 1:
+            lines.append(f"  {one.model}: {100 * one.share:g} % of the requests")
+        lines += [
+            f"  inputs   {one.inputs.text} ({units.size(size)} a request)",
+            f"  answers  {one.answers}; stops itself above {100 * plan.max_errors:g} % errors",
+        ]
     lines += [f"  others   {words}" for words in _limits(plan)]
     if plan.goal_ms is not None:
-        lines.append(f"  goal     p99 <= {plan.goal_ms:g} ms")
+        lines.append(f"  goal     p99 <= {plan.goal_ms:g} ms{' for each model' if len(plan.asked) > 1 else ''}")
     return lines
 
 
@@ -65,7 +67,7 @@ def result_lines(run: Run) -> list[str]:
     since = "intended sending time" if run.load.loop == "open" else "sending (a closed loop hides stalls)"
     figures = (at.p50, at.p90, at.p95, at.p99, at.p99_9, at.max)
     lines = [
-        f"run {run.id}: {run.model} {run.version or 'any version'}, {run.load.words()}, {client.seconds:.1f} s",
+        f"run {run.id}: {_names(run)}, {run.load.words()}, {client.seconds:.1f} s",
         f"  done         {units.rate(client.throughput)}/s   sent {client.sent}, good {client.done}, "
         f"errors {total(client.errors)}",
         "  latency ms       p50     p90     p95     p99   p99.9     max    mean",
@@ -77,7 +79,10 @@ def result_lines(run: Run) -> list[str]:
         for kind, one in sorted(client.errors.items(), key=lambda item: -item[1].count)
     ]
     lines += _stage_lines(run)
-    lines += _server_lines(run)
+    for model, seen in zip(run.models, client.shares, strict=False):
+        lines += _model_lines(run, model, seen)
+    if not run.models:
+        lines += _server_lines(run.server, run.server_unknown, client, client.wall_s)
     if gap := verdict.gap(run):
         lines.append(f"  difference   {gap}")
     limited = verdict.limit(run.load, client)
@@ -146,15 +151,32 @@ def _goal_sign(run: Run) -> str:
 
 def _goal(run: Run) -> str:
     failed = total(run.client.errors)
-    p99 = units.millis(run.client.latency.p99)
+    seen = run.client.shares or (run.client,)
+    p99 = " and ".join(units.millis(one.latency.p99) for one in seen)
     beside = f", with {failed} failed requests counted as slower than all" if failed else ""
     return f"{_goal_sign(run)} p99 {p99} {'<=' if run.met else 'against'} {run.goal_ms:g} ms{beside}"
 
 
-def _server_lines(run: Run) -> list[str]:
-    server = run.server
+def _names(run: Run) -> str:
+    return run.names if run.models else f"{run.model} {run.version or 'any version'}"
+
+
+def _model_lines(run: Run, model: Model, seen: Share) -> list[str]:
+    """One of several models."""
+    at, seconds = seen.latency, run.client.seconds
+    rate = units.rate(seen.in_time / seconds if seconds else None)
+    share = f"{100 * seen.sent / run.client.sent:.0f} % of the requests, " if run.client.sent else ""
+    figures = ", ".join(f"{name} {units.millis(v)}" for name, v in (("p50", at.p50), ("p90", at.p90), ("p99", at.p99)))
+    return [
+        f"  {one_line(model.name, 60)}: {share}done {rate}/s, {figures}, max {units.millis(at.max)} ms, "
+        f"sent {seen.sent}, good {seen.done}, errors {total(seen.errors)}",
+        *_server_lines(model.server, model.server_unknown, seen, run.client.wall_s),
+    ]
+
+
+def _server_lines(server: Server | None, unknown: str, seen: Client | Share, seconds: float) -> list[str]:
     if server is None:
-        return [f"  server       {SIGNS['unknown']} {run.server_unknown}"]
+        return [f"  server       {SIGNS['unknown']} {unknown}"]
     parts = [
         ("wait", server.queue_ms),
         ("input", server.input_ms),
@@ -165,7 +187,7 @@ def _server_lines(run: Run) -> list[str]:
     batch = "" if server.batch is None else f"; {server.executions} executions, mean batch {server.batch:.2f}"
     return [
         f"  server       mean {units.millis(server.total_ms)} ms = {split}{batch}",
-        f"  counts       {verdict.counts(run)}",
+        f"  counts       {verdict.counted(seen, server, seconds)}",
     ]
 
 
@@ -187,7 +209,7 @@ def list_lines(runs: Sequence[Run], *, utc: bool) -> list[str]:
     for run in runs:
         at = run.client.latency
         note = f"not valid: {run.not_valid}" if run.not_valid else run.ended if run.ended not in WHOLE else ""
-        cells = (str(run.id), units.moment(run.wall, utc=utc), f"{run.model} {run.version}".strip(), run.load.words(),
+        cells = (str(run.id), units.moment(run.wall, utc=utc), run.names, run.load.words(),
                  units.rate(run.client.throughput), units.millis(at.p50), units.millis(at.p99),
                  str(total(run.client.errors)), _goal_sign(run), one_line(note, 60))  # fmt: skip
         lines.append(_row(cells, _LIST))

@@ -20,6 +20,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from itertools import cycle
 
 import msgspec
 
@@ -66,13 +67,14 @@ class Sender:
         self._said = said
         self._epoll = select.epoll()
         self._epoll.register(inbox, select.EPOLLIN)
-        self._checker = Checker(order.outputs, order.golden)
+        self._checkers = [Checker(asked.outputs, asked.golden) for asked in order.models]
         self._all: dict[int, Connection] = {}
         self._idle: deque[Connection] = deque()
         self._waiting: deque[int] = deque()
         """Intended times of requests that have no connection yet."""
-        self._next = 0
-        """Of the requests, which goes out next."""
+        self._turns = [cycle(asked.requests) for asked in order.models]
+        self._owed = [0.0 for _ in order.models]
+        """Of each model, its share of what was sent less what it got of that."""
         self._active = 0
         self._tally = Tally(0, 0)
         self._over = ""
@@ -96,10 +98,10 @@ class Sender:
         except BrokenError as error:
             self._tell(Broken(str(error)))
             return
-        warm = Tally(0, 0)
+        warm = Tally(0, 0, (), len(self._turns))
         if self._order.warm_up is not None:
             warm = self._part(self._order.warm_up)
-        self._tell(Warmed(warm.done, warm.failed, len(self._all)))
+        self._tell(Warmed(warm.done, warm.failed, len(self._all), warm.answered))
         while not self._go and not self._over:
             self._turn(LONGEST_WAIT_S)
             self._look_after(time.monotonic_ns())
@@ -118,7 +120,7 @@ class Sender:
 
     def _part(self, load: Load) -> Tally:
         start = time.monotonic_ns()
-        tally = self._tally = Tally(start, start + round(load.seconds * NS), pieces(load))
+        tally = self._tally = Tally(start, start + round(load.seconds * NS), pieces(load), len(self._turns))
         self._left = load.most
         self._sending = True
         due = intended(load) if self._open_loop else iter(())
@@ -183,7 +185,7 @@ class Sender:
         for connection in [one for one in self._all.values() if one.busy]:
             self._lose(connection, BrokenError(kind))
         for _ in self._waiting:
-            self._tally.bad(errors.NEVER_SENT)
+            self._tally.bad(errors.NEVER_SENT, "", self._choose())
         self._waiting.clear()
 
     # ---------------------------------------------------------------------------------------------------- connections
@@ -231,28 +233,38 @@ class Sender:
                 one = self._free()
             except BrokenError as error:
                 self._waiting.popleft()
-                self._failed(error)
+                self._failed(error, self._choose())
                 continue
             if one is None:
                 return
             self._begin(one, self._waiting.popleft())
 
     def _begin(self, one: Connection, due: int) -> None:
-        request = self._order.requests[self._next]
-        self._next = (self._next + 1) % len(self._order.requests)
+        model = self._choose()
+        request = next(self._turns[model])
         now = time.monotonic_ns()
         if not self._open_loop:
             due = now
         self._active += 1
         try:
-            one.begin(request, due, now)
+            one.begin(request, due, now, model)
         except BrokenError as error:
             self._lose(one, error)
             return
         if one.sent:
-            self._tally.went(due, now)
+            self._tally.went(due, now, model)
         if one.wants_to_write:
             self._epoll.modify(one.fd, WRITE)
+
+    def _choose(self) -> int:
+        """The model that is owed most: shares hold from the first requests on, and without chance."""
+        if len(self._owed) == 1:
+            return 0
+        for at, asked in enumerate(self._order.models):
+            self._owed[at] += asked.share
+        most = max(range(len(self._owed)), key=self._owed.__getitem__)
+        self._owed[most] -= 1.0
+        return most
 
     def _lose(self, one: Connection, error: BrokenError) -> None:
         """A connection broke; the request that it carried failed."""
@@ -261,10 +273,10 @@ class Sender:
         if busy:
             self._active -= 1
         if busy or connecting:
-            self._failed(error)
+            self._failed(error, one.model)
 
-    def _failed(self, error: BrokenError) -> None:
-        self._tally.bad(error.kind, error.text)
+    def _failed(self, error: BrokenError, model: int) -> None:
+        self._tally.bad(error.kind, error.text, model)
         if error.kind in (errors.REFUSED, errors.UNREACHABLE):
             self._pause = time.monotonic_ns() + PAUSE_NS
 
@@ -305,13 +317,13 @@ class Sender:
         was, now = one.sent, time.monotonic_ns()
         one.writable(now)
         if one.busy and not was and one.sent:
-            self._tally.went(one.due, one.sent)
+            self._tally.went(one.due, one.sent, one.model)
         if not one.wants_to_write:
             self._epoll.modify(one.fd, READ)
 
     def _answered(self, one: Connection, head: Head, body: bytes) -> None:
         now = time.monotonic_ns()
-        due, tally = one.due, self._tally
+        due, model, tally = one.due, one.model, self._tally
         self._active -= 1
         if head.close:
             self._forget(one)
@@ -322,11 +334,11 @@ class Sender:
             self._begin(one, now)  # before the look at the answer: the server has work meanwhile
         else:
             self._idle.append(one)
-        problem = self._checker.problem(head, body)
+        problem = self._checkers[model].problem(head, body)
         if problem is None:
-            tally.good(due, now)
+            tally.good(due, now, model)
         else:
-            tally.bad(*problem)
+            tally.bad(*problem, model)
 
     # --------------------------------------------------------------------------------------------------- looked after
 
@@ -348,7 +360,8 @@ class Sender:
             at = cut.at if self._go else min(0.0, (now - tally.end) / NS)
             self._tell(
                 Progress(at, tally.sent, tally.done, tally.failed, tally.late if self._open_loop else 0, self._active,
-                         len(self._waiting), cut.done / cut.span, cut.p50, cut.p99, now / NS)
+                         len(self._waiting), cut.done / cut.span, cut.p50, cut.p99, now / NS,
+                         tally.answered)
             )  # fmt: skip
         failed = tally.failed
         if failed >= FEW_ERRORS and failed > self._order.max_errors * (failed + tally.done):

@@ -10,7 +10,7 @@ from itertools import accumulate
 from console.loadgen import errors
 from console.loadgen.errors import Failed
 from console.loadgen.histogram import Histogram
-from console.loadgen.record import Client, Slice, Stage
+from console.loadgen.record import Client, Share, Slice, Stage
 from console.loadgen.schedule import Step
 
 SLICE_NS = 1_000_000_000
@@ -19,20 +19,26 @@ LATE_NS = 1_000_000
 
 
 class _Stage:
-    """What is counted of one piece of the load; of all of it where its level stays."""
+    """What is counted of one piece of the load (of all of it where its level stays), or of one model."""
 
-    __slots__ = ("done", "failed", "histogram", "sent")
+    __slots__ = ("done", "errors", "failed", "histogram", "in_time", "sent")
 
     def __init__(self) -> None:
-        self.sent = self.done = self.failed = 0
+        self.sent = self.done = self.in_time = self.failed = 0
+        self.errors: dict[str, Failed] = {}
         self.histogram = Histogram()
+
+    def share(self) -> Share:
+        """As one of several models."""
+        of = self.histogram
+        return Share(self.sent, self.done, self.in_time, of.latency(), of.encoded(), of.sum_us, self.errors)
 
 
 class Tally:
     """One part: warm-up or the measured one. Times are monotonic ns."""
 
-    def __init__(self, start: int, end: int, pieces: Sequence[Step] = ()) -> None:
-        """`pieces` of the load have figures of their own."""
+    def __init__(self, start: int, end: int, pieces: Sequence[Step] = (), models: int = 1) -> None:
+        """`pieces` of the load, and models where it asks several, have figures of their own."""
         self.start = start
         self.end = end
         """When its last request is due; answers up to here make the throughput."""
@@ -43,6 +49,7 @@ class Tally:
         self._ends = [start + round(at * 1e9) for at in ends][:-1]
         """Where one piece ends and the next begins."""
         self._stages = [_Stage() for _ in pieces or (None,)]
+        self._models = [_Stage() for _ in range(models)] if models > 1 else []
         self.slices: list[Slice] = []
         self.late_ns = self.late_max_ns = 0
         self._cpu = time.process_time()
@@ -51,9 +58,11 @@ class Tally:
         self._before = (0, 0)
         """Errors and late ones up to the slice's beginning."""
 
-    def went(self, due: int, sent: int) -> None:
+    def went(self, due: int, sent: int, model: int = 0) -> None:
         """A request went out."""
         self.sent += 1
+        if self._models:
+            self._models[model].sent += 1
         self._stage(due).sent += 1
         behind = sent - due
         self.late_ns += behind
@@ -62,21 +71,35 @@ class Tally:
         if behind > self.late_max_ns:
             self.late_max_ns = behind
 
-    def good(self, due: int, now: int) -> None:
+    def good(self, due: int, now: int, model: int = 0) -> None:
         """A right answer came."""
         us = (now - due) // 1000
         self.done += 1
         if now <= self.end:
             self.in_time += 1
-            self._stage(now).done += 1
+            self._stage(now).in_time += 1
         self._stage(due).histogram.record(us)
+        if self._models:
+            of = self._models[model]
+            of.done += 1
+            of.in_time += now <= self.end
+            of.histogram.record(us)
         self._slice.append(us)
 
-    def bad(self, kind: str, text: str = "") -> None:
+    def bad(self, kind: str, text: str = "", model: int = 0) -> None:
         """A request failed."""
         self.failed += 1
+        if self._models:
+            of = self._models[model]
+            of.failed += 1
+            of.errors = errors.counted(of.errors, kind, text)
         self._stage(time.monotonic_ns()).failed += 1
         self.errors = errors.counted(self.errors, kind, text)
+
+    @property
+    def answered(self) -> tuple[int, ...]:
+        """Requests that came to an end, by model."""
+        return tuple(of.done + of.failed for of in self._models) or (self.done + self.failed,)
 
     def _stage(self, at: int) -> _Stage:
         return self._stages[bisect_right(self._ends, at)]
@@ -124,6 +147,7 @@ class Tally:
             connections=connections,
             slices=tuple(self.slices),
             stages=tuple(self._told()),
+            shares=tuple(of.share() for of in self._models),
         )
 
     def _told(self) -> Iterator[Stage]:
@@ -134,7 +158,7 @@ class Tally:
             if seconds <= 0:
                 return
             latency = stage.histogram.latency()
-            yield Stage(piece.first, piece.last, begin, seconds, stage.sent, stage.done, stage.failed, latency)
+            yield Stage(piece.first, piece.last, begin, seconds, stage.sent, stage.in_time, stage.failed, latency)
             begin += piece.seconds
 
 

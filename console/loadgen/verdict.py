@@ -9,8 +9,7 @@ from console.core import units
 from console.core.model import ModelStats
 from console.loadgen import errors, live
 from console.loadgen.errors import total
-from console.loadgen.histogram import Histogram
-from console.loadgen.record import WHOLE, Client, Run, Server, Slice, Stage
+from console.loadgen.record import WHOLE, Client, Run, Server, Share, Slice, Stage
 from console.loadgen.schedule import Load
 
 STEADY_WITHIN = 0.10
@@ -69,7 +68,7 @@ def _mean(sums: Mapping[str, int], part: str) -> float | None:
     return sums[f"{part}_ns"] / count / 1e6 if count else None
 
 
-def others(client: Client, server: Server) -> int:
+def others(client: Client | Share, server: Server) -> int:
     """Requests that the server counted and we did not send: other clients' (0 for a few, which are of the edges).
 
     A failed one of ours may be among those that it calls successes: seen are errors that the model answers, and answers
@@ -78,12 +77,14 @@ def others(client: Client, server: Server) -> int:
     return round(live.others(server.requests, client.done + total(client.errors)))
 
 
-def met(histogram: Histogram, failed: int, goal_ms: float | None) -> bool | None:
-    """Whether p99 is within the goal, a failed request counting as slower than all; None without a goal."""
+def met(client: Client, goal_ms: float | None) -> bool | None:
+    """Whether p99 (of each model, where there are several) is within the goal, a failed request counting as slower than
+    all; None without a goal."""
     if goal_ms is None:
         return None
-    p99 = histogram.percentile_of(99, failed)
-    return p99 is not None and p99 <= goal_ms
+    seen: Sequence[Client | Share] = client.shares or (client,)
+    found = [one.shape().percentile_of(99, total(one.errors)) for one in seen]
+    return all(p99 is not None and p99 <= goal_ms for p99 in found)
 
 
 def steady(load: Load, client: Client, ended: str) -> str:
@@ -194,12 +195,14 @@ def gap(run: Run) -> str:
 
 def counts(run: Run) -> str:
     """How the server's count compares with ours, in one sentence; "" without the server's."""
-    client, server = run.client, run.server
-    if server is None:
-        return ""
+    return "" if run.server is None else counted(run.client, run.server, run.client.wall_s)
+
+
+def counted(client: Client | Share, server: Server, seconds: float) -> str:
+    """As `counts`, of one model over so many seconds."""
     answered = client.done + sum(one.count for kind, one in client.errors.items() if kind == errors.WRONG)
     if more := others(client, server):
-        return f"others asked it too: {units.rate(more / (client.wall_s or 1))}/s, so its means are not ours alone"
+        return f"others asked it too: {units.rate(more / (seconds or 1))}/s, so its means are not ours alone"
     words = f"{server.requests} counted by Triton, {answered} answered 200 here"
     if server.requests > answered:
         return f"{words}: {server.requests - answered} of our failed requests are successes to it"

@@ -8,6 +8,7 @@ from math import isfinite
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from console.clients import golden_store
 from console.clients.triton import TritonAddress
@@ -21,9 +22,11 @@ from console.loadgen import schedule
 from console.loadgen.inputs import MOST_BYTES, Inputs, Wanted, make, parse_shapes
 from console.loadgen.launch import resolve
 from console.loadgen.live import parse_limits
-from console.loadgen.measure import Plan, Statistics
+from console.loadgen.measure import Asked, Plan, Statistics
 
-RATE, CALLERS = "--rate", "--concurrency"
+RATE, CALLERS, MIX = "--rate", "--concurrency", "--mix"
+MOST_MIXED = 7
+MOST_SHARE = 0.999
 
 
 class Wish(Struct, frozen=True):
@@ -54,6 +57,8 @@ class Wish(Struct, frozen=True):
     """`M` or `MODEL=M`, ms."""
     look: str = "2s"
     """How long others' traffic is looked at before."""
+    mix: Sequence[str] = ()
+    """`MODEL=0.3` or `MODEL/VERSION=0.3`: asked too, with that share of the requests."""
 
 
 class Checked(Struct, frozen=True):
@@ -65,6 +70,8 @@ class Checked(Struct, frozen=True):
     wanted: Wanted
     live_limits: Mapping[str, float]
     look_s: float
+    mix: Sequence[tuple[str, str, float]]
+    """Model, version, share."""
 
 
 def checked(wish: Wish) -> Checked:
@@ -81,7 +88,7 @@ def checked(wish: Wish) -> Checked:
     look = seconds(wish.look, "--look-before")
     if not 0 <= look <= 600:
         raise WrongInput(f"--look-before must be from 0 to 600 s, not {look:g} s")
-    return Checked(load, warm, timeout, _wanted(wish), limits, look)
+    return Checked(load, warm, timeout, _wanted(wish), limits, look, _mix(wish))
 
 
 def planned(wish: Wish, where: Callable[[], TritonAddress], state: Path) -> Plan:
@@ -93,20 +100,65 @@ def planned(wish: Wish, where: Callable[[], TritonAddress], state: Path) -> Plan
     ip = resolve(address.host, address.http_port, what, remote=wish.remote)
     if address.https:
         raise WrongInput("a load is sent over plain HTTP only, and the settings say triton.https; that is not done yet")
-    statistics = Statistics(address, wish.model, wish.version)
+    rest = 1.0 - sum(share for _, _, share in found.mix)
+    golden = _golden(wish, state)
+    asked = [_asked(address, found, wish.model, wish.version, rest, golden)]
+    asked += [_asked(address, found, model, version, share, None) for model, version, share in found.mix]
+    return Plan(address, ip, tuple(asked), load, found.warm_up, wish.batch, wish.goal_ms, found.timeout_s,
+                wish.max_errors / 100, found.live_limits, found.look_s)  # fmt: skip
+
+
+def _asked(
+    address: TritonAddress, found: Checked, model: str, version: str, share: float, golden: Golden | None
+) -> Asked:
+    statistics = Statistics(address, model, version)
     try:
         config = statistics.config()
     except SourceError as error:
         raise WrongInput(f"no load can be sent: {error.message}") from error
     finally:
         statistics.close()
-    golden = _golden(wish, state)
     if golden is not None:
         inputs = Inputs((Encoded(golden.body, golden.headers),), one_line(f"the kept question: {golden.sent}", 400))
     else:
-        inputs = make(config, found.wanted)
-    return Plan(address, ip, wish.model, wish.version, load, found.warm_up, inputs, config, wish.batch, golden,
-                wish.goal_ms, found.timeout_s, wish.max_errors / 100, found.live_limits, found.look_s)  # fmt: skip
+        inputs = make(config, _of_model(found, model))
+    return Asked(model, version, inputs, config, golden, share)
+
+
+def _of_model(found: Checked, model: str) -> Wanted:
+    """What inputs are wanted for one of the models: of `--shape MODEL/INPUT:8` only its own, and the data file for the
+    first."""
+    mixed = {name for name, _, _ in found.mix}
+    shapes = {
+        name.removeprefix(f"{model}/"): sizes
+        for name, sizes in found.wanted.shapes.items()
+        if name.startswith(f"{model}/") or (model not in mixed and name.partition("/")[0] not in mixed)
+    }
+    wanted = replace(found.wanted, shapes=shapes)
+    return replace(wanted, data=None, data_name="") if model in mixed else wanted
+
+
+def _mix(wish: Wish) -> list[tuple[str, str, float]]:
+    found: list[tuple[str, str, float]] = []
+    for word in wish.mix:
+        name, _, text = word.rpartition("=")
+        model, _, version = name.partition("/")
+        try:
+            share = float(text)
+        except ValueError:
+            share = 0.0
+        if not model or not 0 < share < 1:
+            raise WrongInput(f"{MIX} must be MODEL=SHARE, a share above 0 and below 1, not {one_line(word, 80)!r}")
+        if model in {wish.model, *(one[0] for one in found)}:
+            raise WrongInput(f"{MIX} names {one_line(model, 80)} twice; a model has one share")
+        found.append((model, version, share))
+    if sum(share for _, _, share in found) > MOST_SHARE:
+        raise WrongInput(
+            f"{MIX}: the shares leave nothing for {one_line(wish.model, 80)}; they must sum to less than 1"
+        )
+    if len(found) > MOST_MIXED:
+        raise WrongInput(f"{MIX} is given {len(found)} times; at most {MOST_MIXED} more models are possible")
+    return found
 
 
 def _load(wish: Wish) -> tuple[schedule.Load, schedule.Load | None]:

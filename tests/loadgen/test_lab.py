@@ -20,6 +20,7 @@ from console.clients import golden_store
 from console.clients.golden_store import ask_question, golden_of
 from console.clients.triton import TritonAddress
 from console.clients.triton_ask import make_question
+from console.loadgen.announce import going_on
 from tests.lab import podman
 from tests.lab.own import OwnTriton, own_triton
 from tests.lab.repository import sleeper_config, write
@@ -64,7 +65,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnTriton]:
 
 def words(own: OwnTriton) -> list[str]:
     ports = ("--http-port", str(own.port), "--grpc-port", str(own.port + 1), "--metrics-port", str(own.port + 2))
-    return ["loadtest", "--host", "127.0.0.1", *ports]
+    return ["loadtest", "--host", "127.0.0.1", *ports, "--look-before", "0"]
 
 
 Run = Callable[..., tuple[int, dict[str, Any]]]
@@ -178,7 +179,10 @@ def test_a_server_frozen_for_a_second_shows_in_the_open_loop_and_hides_in_the_cl
         typed(own, tmp_path, "rank", "--rate", "100", *common) as opened,
         typed(own, tmp_path, "rank", "--concurrency", "1", *common) as closed,
     ):
-        time.sleep(5)
+        running = {opened.pid, closed.pid}
+        while not running <= {one.pid for one in going_on()}:
+            time.sleep(0.05)
+        time.sleep(4)
         os.kill(pid, signal.SIGSTOP)
         try:
             time.sleep(1)
@@ -235,11 +239,50 @@ def test_killing_the_console_ends_the_load(own: OwnTriton, tmp_path: Path) -> No
         assert success(own, "rank") == asked
 
 
-def test_two_loads_side_by_side_know_of_each_other(run: Run, own: OwnTriton, tmp_path: Path) -> None:
-    with typed(own, tmp_path / "other", "rank", "--rate", "100", "--duration", "60s", "--warmup", "0") as other:
-        assert other.stdout is not None
-        while "of 60 s" not in other.stdout.readline():
+@contextlib.contextmanager
+def others(own: OwnTriton, state: Path, *more: str) -> Iterator[None]:
+    """A load that another console sends, all the while."""
+    with typed(own, state / "other", *more, "--duration", "5m", "--warmup", "0") as process:
+        assert process.stdout is not None
+        while "of 300 s" not in process.stdout.readline():
             pass
-        code, found = run("rank", "--rate", "50", "--duration", "2s", "--warmup", "0")
+        yield
+
+
+def test_two_loads_side_by_side_know_of_each_other(run: Run, own: OwnTriton, tmp_path: Path) -> None:
+    with others(own, tmp_path, "rank", "--rate", "100"):
+        words = ("rank", "--rate", "50", "--warmup", "0", "--look-before", "2s")
+        code, found = run(*words, "--duration", "3s", "--max-live-ms", "5000")
+        limited = [run(*words, "--duration", "60s", "--max-live-ms", "rank=0.1", "--look-before", "0")]
     assert code == 0
     assert found["server"]["requests"] > found["client"]["done"] + 100
+    (live,) = found["live"]
+    assert (live["model"], live["ours"]) == ("rank", True)
+    for part in ("before", "during"):
+        assert 60 < live[part]["rate"] < 140
+        assert 4 < live[part]["mean_ms"] < 100
+    ((code, stopped),) = limited
+    assert code == 1
+    assert stopped["ended"].startswith("live users: mean of rank ")
+    assert stopped["client"]["seconds"] < 30
+
+
+def test_a_model_that_only_others_ask_is_watched_too(run: Run, own: OwnTriton, tmp_path: Path) -> None:
+    with others(own, tmp_path, "plain", "--rate", "50"):
+        code, found = run("rank", "--rate", "50", "--duration", "60s", "--warmup", "0", "--max-live-ms", "plain=1")
+    assert code == 1
+    assert found["ended"].startswith("live users: mean of plain ")
+    (live,) = found["live"]
+    assert (live["model"], live["ours"], live["before"]) == ("plain", False, None)
+    assert 2 < live["during"]["mean_ms"] < 100
+
+
+def test_two_models_in_one_run_are_counted_apart(run: Run) -> None:
+    words = ("rank", "--mix", "plain=0.25", "--concurrency", "8", "--count", "800", "--warmup", "200ms")
+    code, found = run(*words, "--duration", "60s")
+    assert code == 0
+    assert [share["sent"] for share in found["client"]["shares"]] == [600, 200]
+    for model, share in zip(found["models"], found["client"]["shares"], strict=True):
+        assert model["server"]["requests"] == share["done"] == share["latency"]["count"]
+        assert 0 < share["latency"]["mean"] - model["server"]["total_ms"] < 20
+    assert found["live"] == []

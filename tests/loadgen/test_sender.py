@@ -18,7 +18,7 @@ from console.core.golden import Golden, GoldenOutput
 from console.core.plan import Refused, WrongInput
 from console.loadgen.errors import CLOSED, NOT_HTTP, REFUSED, TIMEOUT, WRONG
 from console.loadgen.launch import Sender, resolve
-from console.loadgen.order import Broken, Ended, Order, Progress, Warmed, encoder, request
+from console.loadgen.order import Asked, Broken, Ended, Order, Progress, Warmed, encoder, request
 from console.loadgen.schedule import make, warm_up
 from tests.loadgen.server import Server, serving
 
@@ -34,7 +34,8 @@ def order(port: int, loop: str, levels: str, seconds: float, **more: Any) -> Ord
     load = make(loop, levels, seconds, count=count, poisson=more.pop("poisson", False))  # type: ignore[arg-type]
     bodies = more.pop("bodies", (b"x",))
     sent = tuple(request("/v2/models/m/infer", f"127.0.0.1:{port}", one, {"X": "y"}) for one in bodies)
-    return replace(Order("127.0.0.1", port, sent, load, warm_up(load, warm), (("SCORE", "FP32"),)), **more)
+    asked = Asked(sent, (("SCORE", "FP32"),), more.pop("golden", None))
+    return replace(Order("127.0.0.1", port, (asked,), load, warm_up(load, warm)), **more)
 
 
 def carried_out(wanted: Order) -> Ended:
@@ -110,6 +111,29 @@ def test_each_step_has_its_figures(server: Server) -> None:
     assert rates == sorted(rates)
     ended = carried_out(order(server.port, "open", "50,100,50", 30.0, count=5, max_errors=1.0))
     assert [(stage.sent, round(stage.seconds, 1) < 1) for stage in ended.client.stages] == [(5, True)]
+
+
+def test_several_models_get_their_shares_and_have_their_figures(server: Server) -> None:
+    def two(loop: str, levels: str, **more: Any) -> Order:
+        wanted = order(server.port, loop, levels, 30.0, **more)
+        bodies, outputs = ((b"a", b"b", b"c"), ((("SCORE", "FP32"),), (("OTHER", "FP32"),), (("SCORE", "FP32"),)))
+        asked = [
+            Asked((request("/x", "127.0.0.1", body, {}),), output, share=share)
+            for body, output, share in zip(bodies, outputs, (0.5, 0.3, 0.2), strict=True)
+        ]
+        return replace(wanted, models=tuple(asked))
+
+    for loop, levels in (("closed", "3"), ("open", "400")):
+        before = len(server.got)
+        client = carried_out(two(loop, levels, count=100, max_errors=1.0)).client
+        assert [share.sent for share in client.shares] == [50, 30, 20]
+        assert [share.done for share in client.shares] == [50, 0, 20]
+        assert client.shares[1].errors[WRONG].count == 30
+        assert client.shares[1].errors[WRONG].text == "output OTHER is missing"
+        assert (client.sent, client.done, client.latency.count) == (100, 70, 70)
+        sent = server.got[before:]
+        assert [sent.count(body) for body in (b"a", b"b", b"c")] == [50, 30, 20]
+        assert sent[:10].count(b"a") == 5
 
 
 def test_bodies_go_round(server: Server) -> None:

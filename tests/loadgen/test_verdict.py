@@ -11,7 +11,7 @@ from console.core.model import ModelStats
 from console.loadgen import verdict
 from console.loadgen.errors import Failed
 from console.loadgen.histogram import Histogram, Latency
-from console.loadgen.record import Client, Run, Server, Slice, Stage
+from console.loadgen.record import Client, Run, Server, Share, Slice, Stage
 from console.loadgen.schedule import Load, make
 
 CLOSED = make("closed", "4", 12.0)
@@ -34,8 +34,8 @@ def client(rates: list[int], p50s: list[float], **more: Any) -> Client:
     for _ in range(sum(rates)):
         histogram.record(2000)
     made = Client(
-        float(len(rates)), sum(rates), sum(rates), sum(rates), histogram.latency(), "", histogram.sum_us, slices=slices,
-        wall_s=float(len(rates)),
+        float(len(rates)), sum(rates), sum(rates), sum(rates), histogram.latency(), histogram.encoded(),
+        histogram.sum_us, slices=slices, wall_s=float(len(rates)),
     )  # fmt: skip
     return replace(made, **more)
 
@@ -154,7 +154,16 @@ def test_counts_and_the_difference_of_the_means() -> None:
 def test_the_goal_counts_failed_requests_as_slower_than_all(
     failed: int, goal: float | None, answer: bool | None
 ) -> None:
-    histogram = Histogram()
-    for _ in range(1000):
-        histogram.record(2000)
-    assert verdict.met(histogram, failed, goal) is answer
+    one = client([1000], [2.0], errors={"timeout": Failed(failed)} if failed else {})
+    assert verdict.met(one, goal) is answer
+
+
+def test_the_goal_is_for_each_of_several_models() -> None:
+    one = client([1000], [2.0])
+    slow = Histogram()
+    for _ in range(10):
+        slow.record(9000)
+    fast = Share(1000, 1000, 1000, one.latency, one.histogram, one.sum_us)
+    rare = Share(10, 10, 10, slow.latency(), slow.encoded(), slow.sum_us)
+    assert verdict.met(replace(one, shares=(fast, fast)), 3.0) is True
+    assert verdict.met(replace(one, shares=(fast, rare)), 3.0) is False
