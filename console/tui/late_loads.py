@@ -43,6 +43,10 @@ class LateLoads:
         """See Doors."""
         return self._session.spec is not None
 
+    def host(self) -> str:
+        """See Doors."""
+        return place_of(self._session, self._folder)[0].host
+
     def by(self) -> str:
         """See Doors."""
         from console.actions.who import operator
@@ -76,10 +80,14 @@ class LateLoads:
 
         from console.loadgen import record
         from console.loadgen.measure import Measuring
+        from console.sources.gpu import GpuSource
 
         spec, state = place_of(self._session, self._folder)
         measuring = Measuring(
-            plan, read_only=spec.settings.safety.read_only, tell=lambda progress: tell(progress, measuring.live)
+            plan,
+            read_only=spec.settings.safety.read_only,
+            tell=lambda progress: tell(progress, measuring.live),
+            gpu=GpuSource(api=spec.nvml_api(), root=spec.root),
         )
         begun(measuring.stop)
         found = measuring.run(spec.host, self.by())

@@ -65,6 +65,9 @@ class Doors(Protocol):
     def ready(self) -> bool:
         """True when the box is known; never blocks."""
 
+    def host(self) -> str:
+        """The box's name."""
+
     def by(self) -> str:
         """Who uses this console."""
 

@@ -35,7 +35,7 @@ def shown_plan(
 ) -> Plan:
     """For the dialog; nothing in it is carried out by `console.actions`."""
     model = one_line(plan.model, 80)
-    mine, others = checks_of(plan, snapshot)
+    mine, others = checks_of(plan, host, snapshot)
     busy = [_loaded_by(one) for one in going]
     felt = any(check.sign == "warn" for check in (*mine, *others, *busy))
     danger: Danger = "caution" if felt else "safe"
@@ -43,7 +43,7 @@ def shown_plan(
         action=ACTION,
         target=Target("model", plan.model),
         values=dict(values),
-        title=f"Load {model} on {one_line(host, 60)}: {plan.load.words()} for {lasting(plan.load.seconds)}",
+        title=f"Load {model}: {plan.load.words()} for {lasting(plan.load.seconds)}",
         yes="Start",
         danger=danger,
         note="live traffic is there" if felt else "",
@@ -71,13 +71,14 @@ def most_requests(plan: LoadPlan) -> int | None:
     return min(load.most, round(sum((step.first + step.last) / 2 * step.seconds for step in load.steps)))
 
 
-def checks_of(plan: LoadPlan, snapshot: Snapshot) -> tuple[list[Check], list[Check]]:
+def checks_of(plan: LoadPlan, host: str, snapshot: Snapshot) -> tuple[list[Check], list[Check]]:
     """About the model, and about what else the box serves; a figure that is not known says so."""
     rows = [row for row in snapshot.models if row.name == plan.model and row.state == "READY"]
     windows = [row.flow.w10 for row in rows if row.flow is not None and row.flow.w10 is not None]
     versions = ", ".join(row.version or "?" for row in rows)
     model = one_line(plan.model, 80)
-    made = [Check("ok", f"{model} {versions} answers at {one_line(plan.address.where, 80)}: this machine")]
+    where = f"{one_line(plan.address.where, 80)}: this machine, {one_line(host, 60)}"
+    made = [Check("ok", f"{model} {versions} answers at {where}")]
     if not windows:
         made.append(Check("unknown", f"what {model} serves others now is not known: its statistics were not read"))
     else:

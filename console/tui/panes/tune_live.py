@@ -134,7 +134,7 @@ class TuneLive(Pane):
         for name, words, source_words in ROWS:
             if name == "p99":
                 tail, origin = _tail(self.row)
-                made.append(_row(words, tail, units.NONE, origin, sizes))
+                made.append(_row(words, tail, self._told(name), origin, sizes))
             else:
                 made.append(_row(words, _shown(name, now.get(name)), self._told(name), source_words, sizes))
         made += self._memory(view, sizes)
@@ -209,7 +209,7 @@ def _row(label: str, live: str, measured: str, source: str, sizes: tuple[int, in
 def _shown(name: str, value: float | None) -> str:
     if value is None:
         return units.NONE
-    if name in ("mean", "wait"):
+    if name in ("mean", "wait", "p99"):
         return units.millis(value)
     if name in ("rate", "execs"):
         return units.rate(value)

@@ -6,6 +6,7 @@ before the plan's Yes.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
@@ -248,13 +249,14 @@ class LoadScreen(BoxScreen):
     def _plan(self, dialog: PlanDialog, request: Request) -> None:
         app, doors, snapshot = self.app_, self.app_.loads.doors, self.snapshot
         assert doors is not None
-        number, host, going = app.loads.next_number, app.host, app.loads.going
+        number = app.loads.next_number
         values = dict(request.values)
 
         def work() -> tuple[LoadPlan, Plan]:
             plan = doors.plan(values)
-            shown = shown_plan(plan, number, host, snapshot, going, doors.command(values), values, time.time())
-            return plan, shown
+            going = tuple(one for one in doors.going_on() if one.pid != os.getpid())
+            host, command = doors.host(), doors.command(values)
+            return plan, shown_plan(plan, number, host, snapshot, going, command, values, time.time())
 
         def told(found: tuple[LoadPlan, Plan] | None, error: str) -> None:
             self._planned = None if found is None else found[0]

@@ -81,6 +81,7 @@ class ModelsScreen(BoxScreen):
                 "models.reload",
                 "models.back",
                 "models.tune",
+                "models.loadtest",
                 "models.ask",
                 "models.diff",
                 "log",

@@ -55,6 +55,7 @@ class OverviewScreen(BoxScreen):
         "log",
         "swap",
         "tune",
+        "loads.open",
         "ask",
         "filter",
         "palette",

@@ -21,6 +21,7 @@ class ProblemsScreen(BoxScreen):
         ("open", "open its screen"),
         "why",
         "problems.tune",
+        "problems.loadtest",
         "filter",
         "copy",
         ("escape", "back"),

@@ -105,7 +105,7 @@ class TuneScreen(BoxScreen):
         ("form", (("open", "edit"), ("tune.less", "→ step"), "tune.presets", "pane.next", "maximise",
                   ("escape", "leaves the field, then the screen"))),
         ("change", (("tune.apply", "apply (plan)"), ("tune.keep", "keep on disk (plan)"), ("undo", "revert (plan)"),
-                    "tune.measure", "palette", "help")),
+                    "tune.measure", "tune.loadtest", "palette", "help")),
     )  # fmt: skip
 
     def __init__(self) -> None:
