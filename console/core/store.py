@@ -147,6 +147,21 @@ def _waits_for_silence(snapshot: Snapshot) -> bool:
     return any(snapshot.reading(part).error is not None for part in PART_FIELDS)
 
 
+def samples(old: Snapshot, new: Snapshot) -> Iterator[tuple[float, str, float]]:
+    """(monotonic time, key, value) of what History holds of the step from `old` to `new`: of each good new reading."""
+    for field in PART_FIELDS.values():
+        before, reading = getattr(old, field), getattr(new, field)
+        if reading is before or reading.error is not None or reading.value is None or reading.value is before.value:
+            continue
+        for key, value in series_of(reading.value):
+            if value is not None:
+                yield reading.mono or 0.0, key, value
+    if new.stats is not old.stats and new.stats.error is None:
+        for key, value in _row_series(new):
+            if value is not None:
+                yield new.mono, key, value
+
+
 def series_of(value: Any) -> Iterator[tuple[str, float | None]]:
     """The samples that one part's value gives, by History key."""
     if isinstance(value, GpuBox):
