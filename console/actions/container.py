@@ -287,7 +287,7 @@ def _bring_back(box: Box, plan: Plan, run: Run) -> Outcome:
     name = plan.target.name
     with ContainerView(box, name) as view:
         if view.state() is None:
-            created = saved_specs.create_again(box, name, run.kept().get("spec", ""))
+            created = saved_specs.create_again(box, name, run.kept().get("saved", ""))
             run.note(f"created again from the kept specification{created}")
         outcome = started(box, view, run)
     word = "undone" if outcome.word == "done" else outcome.word
@@ -299,7 +299,7 @@ def _undo_of_stop(box: Box, view: ContainerView, state: ContainerState, run: Run
     if not state.auto_remove or state.unit:
         return UndoSpec("container.start", state.name, {}, f"start {state.name} again")
     saved = saved_specs.save(box, view)
-    run.keep(spec=saved)
+    run.keep(saved=saved)
     return UndoSpec("container.create", state.name, {"saved": saved}, f"create {state.name} again and start it")
 
 
@@ -346,7 +346,7 @@ class Restart(ContainerAction):
             note="a gap",
             checks=(*seen.checks, *managed(state)),
             ticks=ticks,
-            steps=_restart_steps(box, state, seconds),
+            steps=restart_steps(box, state, seconds),
             effects=(*seen.lines, stop_words(state, seconds, seen.waiting), seen.gap_words),
             by_hand=(unit_words(box, state, "restart") if state.unit else f"podman restart --time {seconds} {name}",),
             undo="nothing to undo: it runs as before, less its live-only settings",
@@ -363,22 +363,7 @@ class Restart(ContainerAction):
                 wanted = noted(view, run)
                 count_container(view, run)
             gap = Gap(run, drains=True)
-            if state.unit:
-                with run.phase("stop", f"systemctl restart {state.unit}"):
-                    gap.begin()
-                    powering.through_unit(box, view, state, "restart", run)
-            elif state.auto_remove:
-                with run.phase("stop", "podman restart: one made with --rm would vanish if stopped first"):
-                    run.keep(spec=saved_specs.save(box, view))
-                    gap.begin()
-                    _restart_in_one(box, view, state, int(plan.values["timeout"]), run)
-            else:
-                with run.phase("stop", f"stop {state.name}"):
-                    gap.begin()
-                    powering.stop(box, view, state, int(plan.values["timeout"]), run)
-                    gap.got(answer_of_server(view))
-                with run.phase("start", f"start {state.name}"):
-                    _start_again(box, state, run)
+            go_round(box, view, state, int(plan.values["timeout"]), gap, run)
             return _ready_again(box, view, state, wanted, gap, run)
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
@@ -391,25 +376,16 @@ class Restart(ContainerAction):
     def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
         wanted = parsed_models(run.kept().get("ready", ""))
         with ContainerView(box, plan.target.name) as view:
-            state = view.state()
-            if state is None:
-                saved_specs.create_again(box, plan.target.name, run.kept().get("spec", ""))
-                state = view.known()
             gap = Gap(run, drains=True)
-            with run.phase("start", f"start {state.name}"):
-                if not is_running(state):
-                    gap.go_on()
-                if state.unit:
-                    powering.through_unit(box, view, state, "start", run)
-                else:
-                    _start_again(box, state, run)
+            state = up_again(box, view, gap, run)
             return _ready_again(box, view, state, wanted, gap, run)
 
     def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
         return self.finish(box, plan, run)
 
 
-def _restart_steps(box: Box, state: ContainerState, seconds: int) -> tuple[Step, ...]:
+def restart_steps(box: Box, state: ContainerState, seconds: int) -> tuple[Step, ...]:
+    """As a plan tells them."""
     return (
         Step("note", "note what is READY", "nothing is changed"),
         Step(
@@ -422,6 +398,45 @@ def _restart_steps(box: Box, state: ContainerState, seconds: int) -> tuple[Step,
         Step("start", "start it", "tried again while a port is held", (f"POST /containers/{state.name}/start",)),
         Step("ready", "wait until all that was READY is READY again", "told with the log's reason"),
     )
+
+
+def go_round(box: Box, view: ContainerView, state: ContainerState, seconds: int, gap: Gap, run: Run) -> None:
+    """Stop it and start it again, as who owns it does; `seconds` to stop before it is killed. The gap begins."""
+    if state.unit:
+        with run.phase("stop", f"systemctl restart {state.unit}"):
+            gap.begin()
+            powering.through_unit(box, view, state, "restart", run)
+    elif state.auto_remove:
+        with run.phase("stop", "podman restart: one made with --rm would vanish if stopped first"):
+            run.keep(saved=saved_specs.save(box, view))
+            gap.begin()
+            _restart_in_one(box, view, state, seconds, run)
+    else:
+        with run.phase("stop", f"stop {state.name}"):
+            gap.begin()
+            powering.stop(box, view, state, seconds, run)
+            gap.got(answer_of_server(view))
+        with run.phase("start", f"start {state.name}"):
+            _start_again(box, state, run)
+
+
+def up_again(box: Box, view: ContainerView, gap: Gap, run: Run) -> ContainerState:
+    """After a killed `go_round`: start it where it is down, make it again where it vanished. An open gap goes on."""
+    state = view.state()
+    with run.phase("start", f"start {view.name}"):
+        if not is_running(state):
+            gap.go_on()
+        if state is None and (making := box.unit_making(view.name)) is not None:
+            powering.make_by_unit(box, view, *making, run)
+            return view.known()
+        if state is None:
+            saved_specs.create_again(box, view.name, run.kept().get("saved", ""))
+        state = view.known()
+        if state.unit:
+            powering.through_unit(box, view, state, "start", run)
+        else:
+            _start_again(box, state, run)
+        return state
 
 
 def noted(view: ContainerView, run: Run) -> frozenset[tuple[str, str]]:

@@ -65,7 +65,7 @@ class Remove(ContainerAction):
             state = view.known()
             with run.phase("keep", "keep its specification"):
                 saved = saved_specs.save(box, view)
-                run.keep(spec=saved)
+                run.keep(saved=saved)
             with run.phase("remove", f"remove {name}"):
                 control = box.podman()
                 try:
@@ -88,5 +88,5 @@ class Remove(ContainerAction):
 
     def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
         with run.phase("remove", "create it again"):
-            saved_specs.create_again(box, plan.target.name, run.kept().get("spec", ""))
+            saved_specs.create_again(box, plan.target.name, run.kept().get("saved", ""))
         return Outcome("undone", f"{plan.target.name} is there again, stopped")

@@ -51,6 +51,8 @@ class Probe:
 
     def ask(self, version: int) -> str:
         """Ask this version once; what is wrong with its answer, or ""."""
+        if self._question is None:
+            self.prepare(None)
         if self.kind == "off" or self._question is None:
             return ""
         self.asked += 1

@@ -96,6 +96,16 @@ class Outage(Struct, frozen=True):
         return f"the gap: {total}{self.stop_words}, then {self.back}"
 
 
+def stop_and_start(view: ContainerView, state: ContainerState) -> Outage:
+    """No more than how long a stop and a start take."""
+    return Outage(
+        is_running(state),
+        serving_after=view.serving_after(state),
+        connections=view.connections(state),
+        drain=state.exit_timeout,
+    )
+
+
 def outage(box: Box, view: ContainerView, state: ContainerState) -> Outage:
     """Look at all of it. Never fails because of Triton: a server that does not answer is told as such."""
     if not is_running(state):

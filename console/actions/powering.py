@@ -230,9 +230,12 @@ class Readiness(Struct, frozen=True):
         return f"{len(self.ready)} READY after {self.seconds:.1f} s"
 
 
-def wait_ready(box: Box, view: ContainerView, wanted: frozenset[tuple[str, str]], run: Run, limit: float) -> Readiness:
+def wait_ready(
+    box: Box, view: ContainerView, wanted: frozenset[tuple[str, str]], run: Run, limit: float, *, cancels: bool = True
+) -> Readiness:
     """Wait until all of `wanted` is READY (where that is empty: until Triton answers), its process ends, the operator
-    stops it, or `limit` seconds have passed. The server's ready flag is told and never waited on.
+    stops it (but without `cancels`), or `limit` seconds have passed. The server's ready flag is told and never waited
+    on.
 
     In explicit mode models that `--load-model` does not name come back by nobody: these are loaded here.
     """
@@ -257,7 +260,9 @@ def wait_ready(box: Box, view: ContainerView, wanted: frozenset[tuple[str, str]]
         if spent - told >= TELL_EVERY:
             told = spent
             run.note(_progress(view, ready, wanted, spent, limit))
-        if run.wait(LOOK_EVERY):
+        if not cancels:
+            time.sleep(LOOK_EVERY)
+        elif run.wait(LOOK_EVERY):
             return Readiness(ready, wanted - ready, spent, cancelled=True)
 
 

@@ -17,8 +17,8 @@ from console.actions.model_look import model_state
 from console.actions.model_probe import Probe
 from console.actions.model_watch import ENOUGH, Flow, Meter, since_load, told, worse
 from console.actions.pin import recover
-from console.actions.swap_spec import Spec, listed
-from console.clients.triton_config import specific
+from console.actions.swap_spec import Spec, WayName, listed
+from console.clients.triton_config import Policy, specific
 from console.clients.triton_control import statistics
 from console.core import units
 from console.core.model import SourceError
@@ -51,19 +51,20 @@ class Settings(Struct, frozen=True):
 
     watch: float
     load_timeout: float
-    gap: bool
-    needs: int | None = None
-    """Bytes of card memory that must be free before the new version is loaded (gap only)."""
+    way: WayName = "beside"
     recover: bool = False
 
 
-def phases(spec: Spec, *, gap: bool) -> tuple[str, ...]:
-    """The steps in their order. Up, traffic moves with the load; down, with the unload of the larger one."""
-    if gap:
+def phases(spec: Spec, way: WayName) -> tuple[str, ...]:
+    """The steps in their order. Beside, up, traffic moves with the load; down, with the unload of the larger one."""
+    if way == "restart":
+        return ("stop", "ready", "probe", "watch", "check")
+    if way == "gap":
         return ("gap", "load", "probe", "watch", "check")
-    if spec.up:
-        return ("load", "probe", "watch", "unload", "check")
-    return ("load", "probe", "unload", "watch", "check")
+    beside = ("load", "probe", "watch", "unload") if spec.up else ("load", "probe", "unload", "watch")
+    if way == "instances":
+        return ("lower", *beside, "raise", "check")
+    return (*beside, "check")
 
 
 class Swapper:
@@ -103,11 +104,24 @@ class Swapper:
         found done by the server at once."""
         if self.spec.new not in ready_versions(self.control, self.spec.name):
             return self.go()
-        self.exposed = time.monotonic() if self.spec.up or self.settings.gap else None
+        self.exposed = time.monotonic() if self.spec.up or self.replaces else None
         return self.go("probe")
 
+    def take_back(self) -> Outcome:
+        """What a killed run did."""
+        return self.back(Trouble("cancelled", "taken back after it was interrupted"))
+
+    @property
+    def replaces(self) -> bool:
+        """The old version goes before the new one comes."""
+        return self.settings.way in ("gap", "restart")
+
     def _steps(self) -> list[tuple[str, Callable[[], None]]]:
-        named: dict[str, Callable[[], None]] = {
+        named = self._named()
+        return [(name, named[name]) for name in phases(self.spec, self.settings.way)]
+
+    def _named(self) -> dict[str, Callable[[], None]]:
+        return {
             "gap": self._make_room,
             "load": self._load,
             "probe": self._probe,
@@ -115,7 +129,10 @@ class Swapper:
             "unload": self._drop,
             "check": self._check,
         }
-        return [(name, named[name]) for name in phases(self.spec, gap=self.settings.gap)]
+
+    def _override(self, policy: Policy, *, warm: bool = True) -> str:
+        """The text of a load on the way forward."""
+        return self.spec.override(policy, warm=warm)
 
     def _blind(self, error: SourceError) -> Trouble:
         gone = crashed(self.box, self.wall)
@@ -138,7 +155,9 @@ class Swapper:
                 raise Trouble("wrong", "the old version did not end: requests in flight hold it")
             self.gap.got(answer_for_model(self.box, spec.name))
         with run.phase("memory"):
-            self._wait_for_memory()
+            needs = spec.needs
+            if needs is not None:
+                self._wait_for_memory(lambda _: needs)
 
     def _usual_first(self) -> None:
         """How the old version does, while it is still there."""
@@ -149,15 +168,16 @@ class Swapper:
         arrivals.keep(self.run)
         self.before = self._usual(meter)
 
-    def _wait_for_memory(self) -> None:
-        needs = self.settings.needs
+    def _wait_for_memory(self, needs: Callable[[int], int]) -> None:
+        """Until as much is free as `needs` says of what is free, as far as a card tells; Trouble where it does not come
+        back."""
         until = time.monotonic() + MEMORY_WAIT
-        while needs is not None:
+        while True:
             free = self._free()
-            if free is None or free >= needs:
+            if free is None or free >= needs(free):
                 return
             if time.monotonic() > until:
-                text = f"{units.size(free)} are free after {MEMORY_WAIT:.0f} s, {units.size(needs)} are needed"
+                text = f"{units.size(free)} are free after {MEMORY_WAIT:.0f} s, {units.size(needs(free))} are needed"
                 raise Trouble("wrong", f"the memory did not come back: {text}")
             if self.run.wait(LOOK_EVERY * 5):
                 raise Trouble("cancelled", "stopped by the operator")
@@ -171,16 +191,16 @@ class Swapper:
 
     def _load(self) -> None:
         spec = self.spec
-        policy = spec.policy_after if self.settings.gap else specific(spec.beside)
+        policy = spec.policy_after if self.replaces else specific(spec.beside)
         with self.run.phase("load"):
-            meter = None if self.settings.gap else self._meter(spec.old)
-            end = load(self.box, self.control, spec.name, spec.override(policy), self.run, self._patience())
+            meter = None if self.replaces else self._meter(spec.old)
+            end = load(self.box, self.control, spec.name, self._override(policy), self.run, self._patience())
             self.figures["load_s"] = end.seconds
             self._judge_load(end)
             self.loaded = True
             if meter is not None:
                 self.before = self._usual(meter)
-            if spec.up or self.settings.gap:
+            if spec.up or self.replaces:
                 self.exposed = end.ended
             if spec.new not in ready_versions(self.control, spec.name):
                 raise Trouble("wrong", f"the load answered well, but {spec.new} is not READY")
@@ -304,7 +324,7 @@ class Swapper:
         with self.run.phase("unload"):
             if self.run.cancelled.is_set():
                 raise Trouble("cancelled", "stopped by the operator")
-            end = load(self.box, self.control, spec.name, spec.override(spec.policy_after), self.run, BACK_LIMIT)
+            end = load(self.box, self.control, spec.name, self._override(spec.policy_after), self.run, BACK_LIMIT)
             self._judge_load(end)
             if not spec.up:
                 self.exposed = end.ended
@@ -383,21 +403,20 @@ class Swapper:
         self.loaded = self.loaded or spec.new in ready
         if not ready:
             self.gap.go_on()
-        if self.settings.gap and self.loaded:
+        if self.replaces and self.loaded:
             if not self.gap.is_open:
                 self.gap.begin()
             self.control.unload(spec.name)
             wait_gone(self.control, spec.name, (spec.new,), self.run, BACK_LIMIT)
             self.gap.got(answer_for_model(self.box, spec.name))
-        end = load(
-            self.box,
-            self.control,
-            spec.name,
-            spec.override(spec.policy_before, warm=self.loaded),
-            self.run,
-            max(BACK_LIMIT, self.settings.load_timeout),
-            cancels=False,
+        return self._sent_back(
+            spec.override(spec.policy_before, warm=self.loaded), max(BACK_LIMIT, self.settings.load_timeout)
         )
+
+    def _sent_back(self, config: str, limit: float) -> LoadEnd:
+        """The load that ends a way back; a cancel does not end it."""
+        spec = self.spec
+        end = load(self.box, self.control, spec.name, config, self.run, limit, cancels=False)
         if end.word == "ok":
             found = self._settled(spec.before)
             if found != spec.before:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,10 @@ from console.core.golden import Golden
 
 WHOLE_CARD = frozenset({"vllm", "tensorrtllm"})
 """Back ends that take a share of the whole card when they start (0.9), so two copies do not fit on one."""
+
+WayName = Literal["beside", "instances", "gap", "restart"]
+"""beside: both versions in memory at their full count. instances: both, with 1 instance of each group meanwhile.
+gap: the old one goes first. restart: the container is started anew with what is on disk."""
 
 
 class Spec(Struct, frozen=True):
@@ -38,6 +42,10 @@ class Spec(Struct, frozen=True):
     """(model, version) of all other models that were READY."""
     needs: int | None = None
     """Bytes of card memory that the new version takes, where it is loaded only when they are free."""
+    took: int | None = None
+    """Bytes that the old version took on each card with all its instances; None = not known."""
+    scale: float = 1.0
+    """How much larger the new version's files are than the old one's."""
     container: str = ""
     lasting: str = ""
     """What a restart of the server will serve, in a sentence."""
@@ -59,11 +67,19 @@ class Spec(Struct, frozen=True):
         """Versions that are dropped."""
         return tuple(version for version in self.before if version not in self.after)
 
-    def override(self, policy: Policy, *, warm: bool = True) -> str:
+    def override(self, policy: Policy, *, warm: bool = True, alone: bool = False) -> str:
         """The text for a load. Where the new version was loaded it is the same each time but for the policy, so
-        nothing is loaded anew; without `warm` it is what ran before."""
-        changes = {} if self.warmup is None or not warm else {"model_warmup": self.warmup}
+        nothing is loaded anew; without `warm` it is what ran before. `alone`: with 1 instance of each group, which
+        Triton takes in place (domain facts 1.4)."""
+        changes: dict[str, Any] = {} if self.warmup is None or not warm else {"model_warmup": self.warmup}
+        if alone:
+            changes["instance_group"] = [{**group, "count": 1} for group in self.config.get("instance_group") or ()]
         return triton_config.override(self.config, policy, **changes)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Instances of each group before."""
+        return counts_in(self.config)
 
     def dumped(self) -> str:
         """For the journal."""
@@ -75,12 +91,27 @@ class Spec(Struct, frozen=True):
         return msgspec.json.decode(text, type=cls)
 
 
-def spec_of(look: ModelLook, new: int, warmup: list[dict[str, Any]] | None, needs: int | None = None) -> Spec:
-    """For a model that is served, and another version of it."""
+def counts_in(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """Instances of each group of a configuration as JSON; a group that names no count has 1."""
+    groups = config.get("instance_group") or ()
+    return tuple(int(group.get("count") or 1) for group in groups if isinstance(group, dict))
+
+
+def spec_of(
+    look: ModelLook,
+    new: int,
+    warmup: list[dict[str, Any]] | None,
+    needs: int | None = None,
+    *,
+    restart: bool = False,
+) -> Spec:
+    """For a model that is served, and another version of it. After a restart what is on disk serves."""
     old = look.served
     assert old is not None
     before = look.ready
-    if new > old:
+    if restart and look.from_disk is not None:
+        after = look.from_disk
+    elif new > old:
         after = tuple(sorted({*before, new} - {old}))
     else:
         after = tuple(sorted({version for version in before if version < new} | {new}))

@@ -128,7 +128,7 @@ def test_one_made_with_rm_is_kept_and_made_again(lab: Lab, tmp_path: Path) -> No
         assert any("vanishes" in line for line in plan.effects)
         assert containers(own) == {}
         assert left_as_told(Stop(), box, plan, outcome)
-        kept = tmp_path / "state/specs" / run.facts["spec"]
+        kept = tmp_path / "state/specs" / run.facts["saved"]
         assert kept.stat().st_mode & 0o777 == 0o600
         assert kept.parent.stat().st_mode & 0o777 == 0o700
         assert "hunter2" not in repr((plan, outcome))

@@ -357,7 +357,9 @@ def test_killed_on_the_way_back(server: ModelServer, box: Box, moment: str, way:
 
 @pytest.mark.parametrize("moment", ["recover", "recover done"])
 def test_killed_while_it_recovers(server: ModelServer, box: Box, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
-    monkeypatch.setattr(swap_action, "spec_of", lambda *told: replace(spec_of(*told), container="triton"))
+    monkeypatch.setattr(
+        swap_action, "spec_of", lambda *told, **more: replace(spec_of(*told, **more), container="triton")
+    )
     server.moods["m", 2] = "crash"
     plan = Swap().plan(box, "m", {"version": "2", "recover": "true"})
     run = killed(Swap(), box, plan, moment)

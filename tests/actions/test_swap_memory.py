@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.actions import model_load, model_look, swap_plan, swap_run
+from console.actions import model_load, model_look, swap_run, swap_ways
 from console.actions.box import Box
 from console.actions.golden import Keep
 from console.actions.model_look import gpu_free, look, taken
@@ -40,8 +40,8 @@ def box(server: ModelServer, tmp_path: Path) -> Box:
 
 
 def memory(monkeypatch: pytest.MonkeyPatch, free: int | None, took: int | None) -> None:
-    monkeypatch.setattr(swap_plan, "gpu_free", lambda *_: (free, "" if free is not None else "no card answers"))
-    monkeypatch.setattr(swap_plan, "taken", lambda *_: (took, "seen at load" if took else ""))
+    monkeypatch.setattr(swap_ways, "gpu_free", lambda *_: (free, "" if free is not None else "no card answers"))
+    monkeypatch.setattr(swap_ways, "taken", lambda *_: (took, "seen at load" if took else ""))
 
 
 def fits(box: Box) -> Check:

@@ -39,7 +39,7 @@ class ModelServer:
     loading: dict[str, int] = field(default_factory=dict)
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
     moods: dict[tuple[str, int], str] = field(default_factory=dict)
-    """(model, version) -> wrong, form, dead, fails, hangs, drops, crash, crash_load."""
+    """(model, version) -> wrong, form, dead, fails, hangs, drops, crash, crash_load, starves (no instance is added)."""
     means: dict[int, float] = field(default_factory=dict)
     """Version -> milliseconds of its requests."""
     traffic: dict[str, float] = field(default_factory=dict)
@@ -48,6 +48,8 @@ class ModelServer:
     """Ensemble -> the model that it is made of; it is dropped when that has the mood `drops`."""
     counts: dict[tuple[str, int], Counts] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    loads: list[tuple[tuple[int, ...], int]] = field(default_factory=list)
+    """Of each load that went well: versions that it serves, and instances of each."""
     down: bool = False
     mode_refused: bool = False
     go_on: threading.Event = field(default_factory=threading.Event)
@@ -58,7 +60,16 @@ class ModelServer:
         """Version folders on disk."""
         return sorted(int(path.name) for path in (self.root / name).iterdir() if path.name.isdecimal())
 
-    def add(self, name: str, versions: tuple[int, ...], policy: str = "", *, load: bool = True, more: str = "") -> None:
+    def add(
+        self,
+        name: str,
+        versions: tuple[int, ...],
+        policy: str = "",
+        *,
+        load: bool = True,
+        more: str = "",
+        count: int = 1,
+    ) -> None:
         """A model on disk, and READY by its policy."""
         folder = self.root / name
         for version in versions:
@@ -68,7 +79,7 @@ class ModelServer:
             f'name: "{name}"\nbackend: "python"\nmax_batch_size: 8\n'
             'input [ { name: "FEATURES" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
             'output [ { name: "SCORE" data_type: TYPE_FP32 dims: [ 1 ] } ]\n'
-            f"instance_group [ {{ count: 1 kind: KIND_CPU }} ]\n{policy}\n{more}\n"
+            f"instance_group [ {{ count: {count} kind: KIND_CPU }} ]\n{policy}\n{more}\n"
         )
         if load:
             self.load(name, None)
@@ -92,10 +103,11 @@ class ModelServer:
         if not wanted:
             return 400, f"at least one version must be available under the version policy of model '{name}'"
         for version in wanted:
-            refused = self._bring(name, version)
+            refused = self._bring(name, version) or self._starved(name, version, config)
             if refused:
                 return 400, refused
         self.ready[name] = wanted
+        self.loads.append((wanted, _count(config)))
         self.configs[name] = {
             "name": name,
             "instance_group": [{"name": f"{name}_0", "kind": "KIND_CPU", "count": 1}],
@@ -124,6 +136,12 @@ class ModelServer:
             self.go_on.wait(20)
             self.loading.pop(name, None)
         self.counts[name, version] = Counts()
+        return ""
+
+    def _starved(self, name: str, version: int, config: dict[str, Any]) -> str:
+        more = version in self.ready.get(name, ()) and _count(config) > _count(self.configs[name])
+        if more and self.moods.get((name, version)) == "starves":
+            return f"load failed for model '{name}': version {version} is at READY state: Internal: out of memory"
         return ""
 
     def unload(self, name: str) -> None:
@@ -222,6 +240,11 @@ class ModelServer:
         head = json.dumps({"outputs": [out]}).encode()
         chunk = struct.pack(f"<{shape[1]}f", *([value] * shape[1]))
         return answer(head + chunk, Inference_Header_Content_Length=str(len(head)))
+
+
+def _count(config: dict[str, Any]) -> int:
+    groups = config.get("instance_group") or [{}]
+    return int(groups[0].get("count", 1))
 
 
 @contextlib.contextmanager
