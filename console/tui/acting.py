@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from textual.message import Message
 
+from console.core.act_events import event_from_audit, event_of, outcome_sign
 from console.core.changes import NOT_OURS
-from console.core.model import Event, Sign, SourceError
+from console.core.model import Event, SourceError
 from console.core.text import one_line
-from console.tui.desk import OUTCOME_SIGNS, Desk, Following, Holder, Record, Request, outcome_sign
+from console.tui.desk import Desk, Following, Holder, Record, Request
 from console.tui.lane import attempt
 from console.tui.own_changes import EventKey, OwnChanges, own_changes
 
 if TYPE_CHECKING:
     # what only a change needs is imported when there is one: the first paint does not wait for it
-    from console.core.plan import Interrupted, Operator, Outcome, Plan
+    from console.core.plan import Interrupted, Operator, Plan
     from console.tui.app import ConsoleApp
     from console.tui.screens.plan import PlanDialog
     from console.tui.screens.running import RunningDialog, Wish
@@ -371,7 +372,7 @@ class Acting:
         """Events for changes that have none yet: those from before the start, and those of `gpuconsole do`."""
         known = {*self.ids.values(), *((self.running.id,) if self.running is not None else ())}
         for record in reversed(self.records[:EVENTS_FROM_AUDIT]):
-            event = None if record.intent.id in known else event_from_record(record)
+            event = None if record.intent.id in known else event_from_audit(record.intent, record.outcome)
             if event is not None:
                 self._add_event(event, record.intent.id)
 
@@ -434,13 +435,6 @@ def visited(kept: str | None) -> float | None:
         return None
 
 
-def event_of(plan: Plan, outcome: Outcome, operator: Operator, wall: float) -> Event:
-    """A change of ours as it stands in Timeline: who, what, what came of it."""
-    good = outcome_sign(outcome, plan.how) == "ok"
-    model = plan.target.name if plan.target.kind == "model" else None
-    return _event(plan.action, plan.title, model, outcome, operator, wall, good=good)
-
-
 def event_of_other(holder: Holder, wall: float) -> Event:
     """Another operator's change has ended. What came of it stands in an audit that is theirs alone."""
     text = f"{one_line(holder.what, 120) or 'this box'}: a change by another gpuconsole ended"
@@ -449,21 +443,3 @@ def event_of_other(holder: Holder, wall: float) -> Event:
         "how it ended stands in that user's audit; what it changed shows here as it is read",
     )
     return Event(wall, "note", text, one_line(holder.who, 80), "act.other", None, detail)
-
-
-def event_from_record(record: Record) -> Event | None:
-    """The same from the audit; None while no end is known."""
-    intent, end = record.intent, record.outcome
-    if end is None or end.outcome is None:
-        return None
-    good = end.outcome.word == "done" or (end.outcome.word == "undone" and bool(intent.resolves))
-    model = intent.target.name if intent.target.kind == "model" else None
-    return _event(intent.action, intent.title, model, end.outcome, intent.operator, end.wall, good=good)
-
-
-def _event(
-    action: str, title: str, model: str | None, outcome: Outcome, operator: Operator, wall: float, *, good: bool
-) -> Event:
-    sign: Sign = "note" if good else OUTCOME_SIGNS[outcome.word]
-    text = title if good else f"{title}: {outcome.word}"
-    return Event(wall, sign, text, operator.short, f"act.{action}", model, (outcome.text, *outcome.lines))

@@ -11,23 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from console.core.model import Sign, Snapshot
+    from console.core.model import Snapshot
     from console.core.plan import AuditRecord, Interrupted, JournalLine, Operator, Outcome, Plan
-
-
-OUTCOME_SIGNS: Mapping[str, Sign] = {
-    "done": "ok",
-    "undone": "warn",
-    "refused": "warn",
-    "failed": "fail",
-    "interrupted": "fail",
-}
-"""`Outcome.word` -> sign."""
-
-
-def outcome_sign(outcome: Outcome, how: str = "run") -> Sign:
-    """How well it ended; to have undone what broke off is what was wanted (`how` of the Plan)."""
-    return "ok" if outcome.word == "undone" and how == "undo" else OUTCOME_SIGNS[outcome.word]
 
 
 @dataclass(frozen=True)

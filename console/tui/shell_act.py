@@ -6,11 +6,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from console.core.act_events import OUTCOME_SIGNS
 from console.core.text import one_line
 from console.tui.acting import FromThread
 from console.tui.acts import ContainerAct, container_here
 from console.tui.aside import can_step_aside, step_aside
-from console.tui.desk import OUTCOME_SIGNS, Request
+from console.tui.desk import Request
 from console.tui.lane import Lane
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from console.core import units
+from console.core.act_events import OUTCOME_SIGNS
 from console.core.model import Sign
 from console.core.text import one_line
-from console.tui.desk import OUTCOME_SIGNS, Record
+from console.tui.desk import Record
 from console.tui.panes.base import Pane, View
 from console.tui.panes.running_lines import outcome_rows
 from console.tui.panes.wording import paragraph, sign

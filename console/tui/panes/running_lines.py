@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from console.core import units
+from console.core.act_events import outcome_sign
 from console.core.gap import Gap, clock_words, figure_words, gaps, minutes, refused_words
 from console.core.plan import JournalLine, Outcome, Plan
 from console.core.text import one_line
-from console.tui.desk import Following, outcome_sign
+from console.tui.desk import Following
 from console.tui.panes.plan_lines import MOST, WIDE_FROM
 from console.tui.panes.wording import sign, wrapped
 from console.tui.widgets.cells import Line, between, cut_line, left, line_width, right, width
