@@ -19,7 +19,7 @@ from console.core.encode import to_json
 from console.core.facts import Facts
 from console.core.finding import GROUPS
 from console.core.plan import WrongInput
-from console.core.text import literal, one_line
+from console.core.text import ascii_text, literal, one_line
 from console.sources import facts_host
 from console.sources.facts import collect
 
@@ -93,7 +93,7 @@ def show_facts(facts: Facts, *, as_json: bool, ascii_only: bool = False, utc: bo
     if as_json:
         return to_json(facts) + b"\n"
     text = "\n".join(literal(line) for line in _summary(facts, utc)) + "\n"
-    return text.encode("ascii" if ascii_only else "utf-8", "replace")
+    return (ascii_text(text) if ascii_only else text).encode("utf-8", "replace")
 
 
 def _summary(facts: Facts, utc: bool) -> Iterator[str]:

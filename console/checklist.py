@@ -14,11 +14,10 @@ from console.core.encode import to_json
 from console.core.facts import Facts
 from console.core.finding import GROUPS, Finding, Report
 from console.core.sign import ASCII_SIGNS, SIGNS, WORST_FIRST, Sign
-from console.core.text import literal, one_line
+from console.core.text import ascii_text, literal, one_line
 
 SCHEMA = 1
 EXITS: dict[Sign, int] = {"ok": 0, "warn": 1, "fail": 2, "unknown": 3}
-_ASCII = str.maketrans({"→": "->", "≈": "~", "…": "...", "–": "-", "≤": "<=", "≥": ">=", "·": "-"})
 TITLE = 46
 
 
@@ -39,7 +38,7 @@ def show(report: Report, *, as_json: bool, every: bool = False, ascii_only: bool
         return to_json(told) + b"\n"
     signs = ASCII_SIGNS if ascii_only else SIGNS
     text = "\n".join(literal(line) for line in _lines(report, signs, every, utc)) + "\n"
-    return text.translate(_ASCII).encode("ascii", "replace") if ascii_only else text.encode("utf-8", "replace")
+    return (ascii_text(text) if ascii_only else text).encode("utf-8", "replace")
 
 
 def _lines(report: Report, signs: dict[Sign, str], every: bool, utc: bool) -> Iterator[str]:

@@ -21,7 +21,7 @@ from console.core import units
 from console.core.encode import to_json
 from console.core.model import SourceError
 from console.core.plan import UNAUDITED, Field, JournalLine, Outcome, Plan, Refused, WrongInput
-from console.core.text import MAX_LINE, one_line
+from console.core.text import MAX_LINE, ascii_text, one_line
 
 REFUSED = 77
 """Exit code of what was refused or not said yes to, as in cli.py."""
@@ -326,12 +326,6 @@ def drawn(line: str, looks: Looks) -> str:
     text = one_line(line.strip(), 2 * MAX_LINE) if line.strip() else ""
     text = " " * (len(line) - len(line.lstrip(" "))) + text
     if looks.ascii_only:
-        text = text.translate(_ASCII)
+        text = ascii_text(text)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     return text.encode(encoding, "replace").decode(encoding)
-
-
-_ASCII: dict[int, str] = str.maketrans(
-    {"–": "-", "≠": "#", "°": " ", "µ": "u", "…": "~", "→": ">", "▲": "!", "●": "*", "✗": "x", "⏎": "/", "▸": ">",
-     "≈": "~", "•": "x", "≤": "<", "≥": ">", "×": "x", "—": "-"}
-)  # fmt: skip

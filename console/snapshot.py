@@ -29,7 +29,7 @@ from console.core.model import PART_FIELDS, Event, Failure, GpuState, ModelRow, 
 from console.core.session import Session
 from console.core.sign import ASCII_SIGNS, SIGNS, Sign
 from console.core.store import Store
-from console.core.text import literal, one_line
+from console.core.text import ascii_text, literal, one_line
 
 SCHEMA = 1
 DEADLINE = 1.9
@@ -48,8 +48,9 @@ class Judge(Protocol):
         """All verdicts for this moment."""
 
 
-def take(session: Session, judge: Judge | None = None) -> Snapshot:
-    """Run the session until each part was tried and rates exist, at most DEADLINE seconds; then stop it."""
+def take(session: Session, judge: Judge | None = None, *, watch_s: float = 0.0) -> Snapshot:
+    """Run the session until each part was tried, rates exist and it was watched for `watch_s`, at most DEADLINE seconds
+    longer; then stop it."""
     arrivals: queue.SimpleQueue[Any] = queue.SimpleQueue()
     store = Store()
     wanted = {source.name for source in session.sources}
@@ -57,8 +58,8 @@ def take(session: Session, judge: Judge | None = None) -> Snapshot:
     session.start(arrivals.put, arrivals.put)
     try:
         tried: dict[str, Reading[Any]] = {}
-        while (left := DEADLINE - (time.monotonic() - began)) > 0:
-            if wanted <= tried.keys() and _has_rates(tried):
+        while (left := watch_s + DEADLINE - (time.monotonic() - began)) > 0:
+            if wanted <= tried.keys() and _has_rates(tried) and time.monotonic() - began >= watch_s:
                 break
             try:
                 item = arrivals.get(timeout=min(left, 0.1))
@@ -131,12 +132,7 @@ def as_text(snapshot: Snapshot, simulated: str | None, *, ascii_only: bool = Fal
     lines += [f"{signs[v.sign]} {one_line(v.title, 200)}  ({v.trust}, {v.id})" for v in snapshot.verdicts]
     lines += list(_missing(snapshot))
     text = "\n".join(literal(line.replace("\n", " ")) for line in lines) + "\n"
-    return text.translate(_ASCII) if ascii_only else text
-
-
-_ASCII = str.maketrans(
-    {"–": "-", "≠": "#", "°": " ", "µ": "u", "…": "~", "→": ">", "▲": "!", "●": "*", "✗": "x", "⏎": "/"}
-)
+    return ascii_text(text) if ascii_only else text
 
 
 def _head(snapshot: Snapshot, simulated: str | None, utc: bool) -> Iterator[str]:

@@ -12,6 +12,7 @@ import msgspec
 
 from console.advisors.figures import Figures
 from console.advisors.memory import Memory
+from console.advisors.proposal import proposers_of
 from console.advisors.rule import Look, rules_of, verdict
 from console.advisors.table import SIGN_ORDER, Fold, table
 from console.core.history import History
@@ -51,6 +52,7 @@ class Why:
         self._flow = tuple((id_, rules[id_].flow) for id_ in order if id_ in rules and rules[id_].flow)
         self._rules = tuple(one for one in rules.values() if one.look)
         self._flow_ids = frozenset(order)
+        self._proposers = proposers_of(self._found.modules)
 
     def evaluate(
         self, snapshot: Snapshot, history: History, asked: Mapping[str, Asked] = NO_ANSWERS
@@ -68,7 +70,7 @@ class Why:
     def _box(self, look: Look) -> Iterator[Verdict]:
         for one in self._rules:
             if one.look is not None:
-                yield from one.look(look)
+                yield from (self._with_proposals(look, found, None) for found in one.look(look))
 
     def _models(self, look: Look) -> Iterator[Verdict]:
         few: list[Verdict] = []
@@ -88,11 +90,17 @@ class Why:
         for id_, flow in self._flow:
             found = flow(look, figures) if flow else None
             if found is not None:
-                return msgspec.structs.replace(found, not_so=tuple(passed))
+                return self._with_proposals(look, msgspec.structs.replace(found, not_so=tuple(passed)), figures)
             short = self._table.entries[id_].short
             if short and flow:
                 passed.append(short)
         return None
+
+    def _with_proposals(self, look: Look, found: Verdict, figures: Figures | None) -> Verdict:
+        """What may help stands with what it helps against."""
+        proposers = self._proposers.get(found.id, ())
+        proposals = tuple(one for proposer in proposers for one in proposer(look, found, figures))
+        return msgspec.structs.replace(found, proposals=proposals) if proposals else found
 
     def _broken(self, look: Look) -> Iterator[Verdict]:
         for failure in self._found.failures:

@@ -970,6 +970,30 @@ class Traffic(Struct, frozen=True):
     fail_rate: float | None = None
 
 
+class Proposal(Struct, frozen=True):
+    """What may help against a verdict."""
+
+    text: str
+    """What would be done, in the imperative."""
+    ground: str
+    """Why it may help: the rule, and what of this box it rests on."""
+    action: str = ""
+    """Name of the action that does it, as `gpuconsole do` knows it; "" = by hand, or not on this box."""
+    target: str = ""
+    """What it is done to: a model, a card."""
+    values: Mapping[str, str] = {}
+    """Of the action."""
+    key: str = ""
+    """Opens the screen where it is done."""
+    price: str = ""
+    """What it costs or risks; "" = nothing is known to."""
+
+    @property
+    def deed(self) -> tuple[object, ...]:
+        """What tells it from others, while its words change with the figures."""
+        return self.action, self.target, tuple(sorted(self.values.items())) if self.action else self.text
+
+
 class Verdict(Struct, frozen=True):
     """One sentence of Why, with its proof (screens.md section 3)."""
 
@@ -998,6 +1022,8 @@ class Verdict(Struct, frozen=True):
     """Of `model`, where the verdict is about one version of it."""
     not_so: tuple[str, ...] = ()
     """What was looked at for this model before this verdict matched, in two or three words each."""
+    proposals: tuple[Proposal, ...] = ()
+    """What may help, the likeliest first; () where nothing is known to."""
 
 
 class Snapshot(Struct, frozen=True):

@@ -48,3 +48,15 @@ def whole_number(text: str) -> int | None:
     `int` after `isdigit` is not enough: "¹" is a digit, and more than 4300 of them are refused.
     """
     return int(text) if _WHOLE.fullmatch(text) else None
+
+
+_ASCII: dict[int, str] = str.maketrans(
+    {"–": "-", "—": "-", "≠": "#", "°": " ", "µ": "u", "…": "~", "→": ">", "▲": "!", "●": "*", "✗": "x", "⏎": "/",
+     "▸": ">", "≈": "~", "•": "x", "≤": "<", "≥": ">", "×": "x", "·": "-", "±": "~"}
+)  # fmt: skip
+
+
+def ascii_text(text: str) -> str:
+    """For terminals and files without Unicode: a sign of ours in one ASCII character, so that columns stay; others'
+    letters become `?`."""
+    return text.translate(_ASCII).encode("ascii", "replace").decode("ascii")

@@ -9,14 +9,23 @@ import pytest
 from msgspec.structs import replace as changed
 from textual.geometry import Region
 
-from console.core.model import LogLine, ModelKey
+from console.core.model import LogLine, ModelKey, Proposal, Verdict
 from console.tui.panes.models_list import VersionKey
 from console.tui.screens.bring_up import BringUpScreen
 from console.tui.screens.container import ContainerScreen
 from console.tui.screens.models import ModelsScreen
 from console.tui.screens.stack import LEAST, stacked
 from console.tui.screens.timeline import TimelineScreen
-from tests.fakes.boxes import bring_up_box, drawn_box, eight_gpus_box, empty_box, good, many_models_box
+from console.tui.screens.why import WhyScreen
+from tests.fakes.boxes import (
+    bring_up_box,
+    drawn_box,
+    eight_gpus_box,
+    empty_box,
+    good,
+    many_models_box,
+    with_verdicts,
+)
 from tests.fakes.drawn import GIB, MONO, NOW, gpu_box, mono_at
 from tests.tui.stage import EVERY_SIZE, on_stage, press_fast, settled, text_of
 
@@ -392,3 +401,30 @@ def test_stacked_panes_fill_their_body() -> None:
             assert (focused if focused in ("a", "c") else "a") in places
             if len(places) > 1:
                 assert all(region.height >= LEAST for region in places.values())
+
+
+async def test_why_tells_what_may_help_and_what_is_expected_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The helper process is real; the drawn box has no window to predict from, which is said."""
+    proposals = (
+        Proposal("wait less", "batches are 1.4", "batching.set", "ranking", {"delay_us": "500"}, "3", "more runs"),
+        Proposal("ask more at once", "clients are few"),
+    )
+    verdict = Verdict("V20", "warn", "ranking waits for nothing", model="ranking", proposals=proposals)
+    async with on_stage(with_verdicts(drawn_box(), (verdict,)), tmp_path, monkeypatch, (160, 45)) as (app, pilot):
+        await pilot.press("w")
+        screen = app.box
+        assert isinstance(screen, WhyScreen)
+        for _ in range(200):
+            await settled(app, pilot)
+            if screen.pane.effects:
+                break
+            await pilot.pause(0.05)
+        text = text_of(app)
+        assert "WHAT MAY HELP" in text
+        assert "  wait less   3" in text
+        assert "WHY       batches are 1.4" in text
+        assert "EXPECTED  ? not predicted: " in text
+        assert "PRICE     more runs" in text
+        assert "  ask more at once" in text

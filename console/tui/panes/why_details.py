@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from console.core.model import Verdict
+from console.core.sign import Sign
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
 from console.tui.panes.problems import VerdictKey, digit_of, key_of
 from console.tui.panes.wording import paragraph, sign
 from console.tui.screens import SCREENS
+from console.tui.signs import SIGN_STYLES, SIGNS
 from console.tui.widgets.cells import Line, between
 from console.tui.widgets.lines import Row
 
+if TYPE_CHECKING:
+    from console.planning.effect import Effect
+
 CELLS = 12
+ADVICE = 14
 MOST = 8
 BLANK = Row(())
+HELPS: Mapping[str, Sign] = {"yes": "ok", "no": "warn", "cannot tell": "unknown"}
 
 
 class WhyPane(Pane):
@@ -26,6 +36,10 @@ class WhyPane(Pane):
         super().__init__(id=id)
         self.chosen: VerdictKey | None = None
         self._last = 0
+        self.effects: Mapping[object, Effect] = {}
+        """Of proposals by their deed, as far as it was reckoned."""
+        self.reckoning = ""
+        """Why there is none yet."""
 
     # -------------------------------------------------------------------------------------------------------- content
 
@@ -45,7 +59,22 @@ class WhyPane(Pane):
         if not verdicts:
             return [Row((("nothing is judged: the first judgement comes some seconds after the start", "dim"),))]
         at = self.place(verdicts)
-        return [*_verdict(verdicts[at], view), *_cannot_tell(verdicts, verdicts[at], view.width)]
+        shown = verdicts[at]
+        return [*_verdict(shown, view), *self._proposals(shown, view.width), *_cannot_tell(verdicts, shown, view.width)]
+
+    def _proposals(self, verdict: Verdict, width: int) -> list[Row]:
+        """What may help, with what the batcher model expects of it."""
+        if not verdict.proposals:
+            return []
+        made = [Row((("WHAT MAY HELP", "label"),))]
+        for one in verdict.proposals:
+            key: Line = ((f"   {one.key}", "key"),) if one.key else ()
+            made.append(Row(((f"  {one_line(one.text, 200)}", ""), *key)))
+            made += _text("    WHY", one.ground, width, cells=ADVICE)
+            made += _expected(self.effects.get(one.deed), self.reckoning, width)
+            if one.price:
+                made += _text("    PRICE", one.price, width, cells=ADVICE)
+        return [*made, BLANK]
 
     def place(self, verdicts: tuple[Verdict, ...]) -> int:
         """Where the chosen verdict is now; where it was when it went."""
@@ -87,7 +116,7 @@ class WhyPane(Pane):
         return "\n".join(part for part in (verdict.title, *verdict.lines, verdict.rule, verdict.figures) if part)
 
     def changes(self) -> object:
-        return self.chosen
+        return self.chosen, self.effects, self.reckoning
 
 
 def _verdict(verdict: Verdict, view: View) -> list[Row]:
@@ -115,6 +144,18 @@ def _verdict(verdict: Verdict, view: View) -> list[Row]:
         made.append(Row((("LOOKED AT AND NOT SO", "label"),)))
         made += [*_text("", named, width, cells=2), BLANK]
     return made
+
+
+def _expected(effect: Effect | None, reckoning: str, width: int) -> list[Row]:
+    """What the batcher model says of a proposal; where it says nothing, why."""
+    label = "    EXPECTED"
+    if effect is None:
+        return paragraph(label, reckoning, width, "dim", cells=ADVICE)
+    value = HELPS[effect.helps]
+    trust = f"   (trust {effect.trust})" if effect.trust else ""
+    text = f"{SIGNS[value]} {one_line(effect.text)}{trust}"
+    reasons = [row for reason in effect.reasons for row in _text("", reason, width, cells=ADVICE)]
+    return [*paragraph(label, text, width, SIGN_STYLES[value], most=MOST, cells=ADVICE), *reasons]
 
 
 def _text(label: str, text: str, width: int, cells: int = CELLS) -> list[Row]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, cast
 
 from textual.geometry import Region
 
-from console.core.model import Verdict
-from console.tui.panes.base import Pane
+from console.clients.aside import Aside
+from console.core.model import Proposal, Verdict
+from console.tui.acting import FromThread
+from console.tui.lane import Lane
+from console.tui.panes.base import Pane, View
 from console.tui.panes.problems import ProblemsPane, key_of
 from console.tui.panes.why_details import WhyPane
 from console.tui.screens.base import BoxScreen, Places
 from console.tui.screens.problems import open_details
+
+if TYPE_CHECKING:
+    from console.planning.effect import Effect
+
+AGAIN_S = 30.0
+"""Seconds after which effects are reckoned anew: traffic changes."""
+RECKONING = "reckoning what the batcher model expects …"
 
 
 class WhyScreen(BoxScreen):
@@ -29,6 +39,17 @@ class WhyScreen(BoxScreen):
         "help",
     )
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._aside = Aside()
+        self._lane = Lane(self._later)
+        self._asked: tuple[tuple[object, ...], ...] = ()
+        """Deeds of the proposals whose effects were asked for last."""
+        self._at = float("-inf")
+
+    def _later(self, call: Callable[[], None]) -> None:
+        self.app.post_message(FromThread(call))
+
     def make_panes(self) -> Iterable[Pane]:
         yield WhyPane(id="why-details")
 
@@ -39,6 +60,30 @@ class WhyScreen(BoxScreen):
 
     def place(self, body: Region) -> Places:
         return {"why-details": body}
+
+    def adapt(self, view: View) -> None:
+        verdicts = view.snapshot.verdicts
+        shown = verdicts[self.pane.place(verdicts)] if verdicts else None
+        proposals = shown.proposals if shown is not None else ()
+        deeds = tuple(one.deed for one in proposals)
+        if not proposals or self._lane.busy or (deeds == self._asked and view.mono - self._at < AGAIN_S):
+            return
+        self._asked, self._at = deeds, view.mono
+        self.pane.reckoning = RECKONING
+        targets = {one.target for one in proposals}
+        rows = tuple(row for row in view.snapshot.models if row.name in targets)
+        self._lane.ask(
+            lambda: self._aside.call("console.planning.effect", "effects", rows, proposals),
+            lambda found, error: self._told(proposals, found, error),
+        )
+
+    def _told(self, proposals: tuple[Proposal, ...], found: tuple[Effect, ...] | None, error: str) -> None:
+        pane = self.pane
+        if found is None:
+            pane.effects, pane.reckoning = {}, error
+        else:
+            pane.effects = dict(zip((one.deed for one in proposals), found, strict=True))
+        pane.again()
 
     def on_screen_resume(self) -> None:
         """Over Problems: the verdict under its cursor; else the one about the chosen model, or the first."""
