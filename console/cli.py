@@ -56,6 +56,8 @@ FLAGS = {
 """Flag -> the setting that it overrides."""
 LONGEST_WAIT = 86400.0
 """Seconds."""
+LONGEST_RECORDING = 8760 * 3600.0
+"""Seconds: a year."""
 RUNNER = "_run"
 """The hidden command of the process that makes a change."""
 
@@ -150,6 +152,16 @@ def parser() -> argparse.ArgumentParser:
     advise.add_argument("model", nargs="?", metavar="MODEL", default="", help="one model; all without")
     advise.add_argument("--window", metavar="TIME", default="15s", help="how long the box is watched (default 15s)")
     advise.add_argument("--json", action="store_true", help="one JSON object")
+    record = commands.add_parser("record", parents=shared, help="record the box to files, without a screen")
+    record.add_argument("--for", dest="length", metavar="TIME", help="end after it (default: when told to)")
+    record.add_argument("--to", metavar="DIR", default="", help="the folder (default: recordings in the state folder)")
+    record.add_argument("--limit", metavar="SIZE", help="of all files together, the oldest go (default 300MiB)")
+    record.add_argument("--unit", action="store_true", help="print a systemd unit that records always")
+    replay = commands.add_parser("replay", parents=shared, help="the console on recorded time")
+    replay.add_argument(
+        "file", nargs="?", metavar="FILE|DIR", default="", help="default: the folder `record` writes to"
+    )
+    replay.add_argument("--at", metavar="TIME", default="", help="begin there: 14:01, 14:01:58 or 2026-07-04T14:01:58")
     audit = commands.add_parser("audit", parents=shared, help="what was changed, by whom, and how it ended")
     audit.add_argument("--json", action="store_true", help="one JSON object")
     return top
@@ -199,6 +211,17 @@ def _add_loadtest(parser: argparse.ArgumentParser) -> None:
     kept = parser.add_argument_group("kept runs")
     kept.add_argument("--list", action="store_true", help="all of them")
     kept.add_argument("--compare", nargs=2, metavar=("A", "B"), help="two of them, by number or `last`")
+    kept.add_argument(
+        "--import", dest="csv", metavar="FILE", default="", help="keep what perf_analyzer -f FILE reported"
+    )
+    other = parser.add_argument_group("another program")
+    other.add_argument(
+        "--engine",
+        choices=("perf_analyzer",),
+        default="",
+        help="let NVIDIA's perf_analyzer send it: a closed loop only",
+    )
+    other.add_argument("--perf-analyzer", metavar="PATH", default="", help="where it lies (default: on PATH)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
 
@@ -299,6 +322,10 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _loadtest(options, loaded.settings)
     if options.command == "advise":
         return _advise(options, loaded.settings)
+    if options.command == "record":
+        return _record(options, loaded.settings)
+    if options.command == "replay":
+        return _replay(options, loaded.settings)
     if options.command == "audit":
         return _audit(options, loaded.settings)
     return _console(options, loaded.settings)
@@ -379,6 +406,10 @@ def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
         return loadtest.listed(state, as_json=options.json, looks=looks)
     if options.compare:
         return loadtest.compared(state, *options.compare, as_json=options.json, looks=looks)
+    if options.csv:
+        return loadtest.imported(
+            options.model or "", options.model_version, options.csv, options.batch, state, looks, as_json=options.json
+        )
     if options.model is None:
         raise UsageError("loadtest wants a MODEL; `gpuconsole loadtest --help` lists what is possible")
     wish = Wish(
@@ -405,9 +436,48 @@ def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
         live_limits=options.max_live_ms,
         look=options.look_before,
         mix=options.mix,
+        engine=options.engine,
+        binary=options.perf_analyzer,
     )
     with _box(options, settings) as spec:
         return loadtest.run(wish, spec, state, looks, dry_run=options.dry_run, as_json=options.json)
+
+
+def _record(options: argparse.Namespace, settings: Settings) -> int:
+    from console import compose, recording
+    from console.clients.recorder import LEAST_LIMIT, Recorder
+    from console.core import bytesize, duration
+
+    limit = settings.recording.limit_mib << 20
+    if options.limit is not None:
+        limit = bytesize.size(options.limit, "--limit")
+    if limit < LEAST_LIMIT:
+        raise UsageError(f"--limit must be at least {LEAST_LIMIT >> 20}MiB: an hour or so")
+    length = None if options.length is None else duration.seconds(options.length, "--for")
+    if length is not None and not 0 < length <= LONGEST_RECORDING:
+        raise UsageError(f"--for must be more than 0 and at most {LONGEST_RECORDING / 3600:.0f}h")
+    if options.unit:
+        print(recording.unit(("--limit", f"{limit >> 20}MiB") if options.limit is not None else ()), end="")
+        return 0
+    with compose.session(settings, demo=_demo(options), seed=options.seed, checks=True) as session:
+        state = session.spec.state_in(state_dir())
+        folder = Path(options.to or settings.recording.folder or state / recording.NAME).expanduser().absolute()
+        say = functools.partial(print, flush=True)
+        return recording.run(session, compose.judge(), Recorder(folder, limit), state, length, say)
+
+
+def _replay(options: argparse.Namespace, settings: Settings) -> int:
+    from console import opening
+
+    if options.demo:
+        raise UsageError("replay shows what was recorded; leave out --demo")
+    place = Path(options.file or settings.recording.folder or state_dir() / "recordings").expanduser()
+    why_not = opening.no_terminal()
+    if why_not is not None:
+        raise UsageError(f"{why_not}: replay is a screen; `zstd -dc FILE` gives its lines")
+    if settings.ui.theme and (problem := opening.unknown_theme(settings.ui.theme)):
+        raise UsageError(problem)
+    return opening.open_replay(place, options.at, settings)
 
 
 @contextlib.contextmanager

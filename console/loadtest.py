@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,16 +13,20 @@ from typing import TextIO
 
 from console.actions.box import BoxSpec, address
 from console.actions.who import operator
+from console.clients.host import hostname
 from console.core.encode import to_json
 from console.core.model import SourceError
 from console.core.plan import Refused, WrongInput
+from console.core.text import one_line
 from console.do import Looks, drawn
-from console.loadgen import record, report
+from console.loadgen import perf_analyzer, record, report
+from console.loadgen.inputs import parse_shapes
 from console.loadgen.launch import READ_ONLY
-from console.loadgen.measure import Measuring
+from console.loadgen.measure import Measuring, Plan
 from console.loadgen.order import Progress
-from console.loadgen.record import Run
-from console.loadgen.wish import Wish, planned
+from console.loadgen.perf_analyzer import PerfAnalyzer
+from console.loadgen.record import Foreign, K, Kept
+from console.loadgen.wish import Wish, planned, read
 from console.sources.gpu import GpuSource
 
 BROKEN = 1
@@ -34,6 +39,8 @@ def run(wish: Wish, spec: BoxSpec, state: Path, looks: Looks, *, dry_run: bool, 
     if spec.settings.safety.read_only and not dry_run:
         raise Refused(READ_ONLY)  # the first of two guards; the other is where the sender's process is started
     plan = planned(wish, lambda: address(spec, state), state)
+    if wish.engine:
+        return _by_engine(wish, plan, spec, state, looks, dry_run=dry_run, as_json=as_json)
     if dry_run:
         _say([*report.plan_lines(plan), "dry run: nothing was sent"], looks)
         return 0
@@ -70,6 +77,49 @@ def run(wish: Wish, spec: BoxSpec, state: Path, looks: Looks, *, dry_run: bool, 
     return BROKEN if found.not_valid or found.met is False or found.ended not in record.WHOLE else 0
 
 
+def _by_engine(
+    wish: Wish, plan: Plan, spec: BoxSpec, state: Path, looks: Looks, *, dry_run: bool, as_json: bool
+) -> int:
+    """By another program."""
+    binary, shapes = perf_analyzer.find(wish.binary), parse_shapes(wish.shapes)
+    if not as_json or dry_run:
+        command = perf_analyzer.words(binary, plan, shapes, Path("REPORT"), random=wish.random)
+        _say([f"load on {plan.names} at {plan.address.where}, by another program", f"  {shlex.join(command)}"], looks)
+    if dry_run:
+        _say(["dry run: nothing was sent"], looks)
+        return 0
+    engine = PerfAnalyzer(binary, plan, shapes, random=wish.random, read_only=spec.settings.safety.read_only)
+    with _stops(engine):
+        try:
+            found = engine.run(spec.host, operator().short)
+        except SourceError as error:
+            _say([f"gpuconsole: {'stopped' if engine.stopped else error.message}"], looks, sys.stderr)
+            return STOPPED if engine.stopped else BROKEN
+    _tell_foreign([_kept(state, found, looks)], looks, as_json=as_json)
+    return 0
+
+
+def imported(model: str, version: str, file: str, batch: int, state: Path, looks: Looks, *, as_json: bool) -> int:
+    """`--import FILE`: keep what perf_analyzer reported, one run for each level."""
+    body, wall = read(perf_analyzer.IMPORT, file, perf_analyzer.MOST_CSV)
+    if batch < 1:
+        raise WrongInput(f"--batch must be from 1, not {batch}")
+    blank = Foreign(perf_analyzer.NAME, 0, wall, hostname(), operator().short, one_line(model, 80),
+                    one_line(version, 40), 0, 0.0, batch=batch, file=one_line(Path(file).name, 80))  # fmt: skip
+    found = perf_analyzer.read_csv(body, file, blank)
+    _tell_foreign([_kept(state, one, looks) for one in found], looks, as_json=as_json)
+    return 0
+
+
+def _tell_foreign(found: Sequence[Foreign], looks: Looks, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.buffer.write(to_json({"runs": found}) + b"\n")
+        sys.stdout.flush()
+        return
+    for one in found:
+        _say(report.foreign_lines(one), looks)
+
+
 def listed(state: Path, *, as_json: bool, looks: Looks) -> int:
     """`--list`: the kept runs, oldest first."""
     runs = _runs(state)
@@ -99,7 +149,7 @@ def compared(state: Path, first: str, second: str, *, as_json: bool, looks: Look
 
 
 @contextmanager
-def _stops(measuring: Measuring) -> Iterator[None]:
+def _stops(measuring: Measuring | PerfAnalyzer) -> Iterator[None]:
     """Ctrl+C, a lost terminal and SIGTERM stop the load at once; what was measured is told. A second one ends all."""
 
     def stop(number: int, _: object) -> None:
@@ -115,7 +165,7 @@ def _stops(measuring: Measuring) -> Iterator[None]:
             signal.signal(one, old)
 
 
-def _kept(state: Path, found: Run, looks: Looks) -> Run:
+def _kept(state: Path, found: K, looks: Looks) -> K:
     try:
         return record.keep(state, found)
     except OSError as error:
@@ -126,9 +176,9 @@ def _kept(state: Path, found: Run, looks: Looks) -> Run:
         return found
 
 
-def _runs(state: Path) -> list[Run]:
+def _runs(state: Path) -> list[Kept]:
     try:
-        return record.load_all(state)
+        return record.load_kept(state)
     except OSError as error:
         raise Refused(f"{error.filename or state} cannot be read ({error.strerror}); look at its rights") from error
 

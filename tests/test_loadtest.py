@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from console import cli
-from console.clients.host import user_name
+from console.clients.host import process, user_name
 from console.loadgen.announce import going_on
 from console.loadgen.record import load_all
 from console.simulator import launch
@@ -118,6 +119,105 @@ def test_two_models_in_one_run(run: Run, capsys: pytest.CaptureFixture[str]) -> 
     assert "recall p99 ms" in capsys.readouterr().out
 
 
+PERF_ANALYZER = """#!/bin/sh
+test "$1" = --version && { echo "Perf Analyzer Version 2.51.0 (commit unknown)"; exit 0; }
+echo "$@" > "$HERE/words"
+case "$MOOD" in
+  hangs) echo $$ > "$HERE/pid"; exec sleep 600 ;;
+  unstable) echo "Failed to obtain stable measurement."; exit 2 ;;
+esac
+for word; do report=$word; test "$last" = -f && break; last=$word; done
+sed -n 1,2p "$CSV" > "$report"
+echo "    Request count: 748"
+"""
+REPORTS = Path(__file__).parent / "data" / "perf_analyzer"
+
+
+@pytest.fixture
+def binary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for perf_analyzer: it tells what the real one told (tests/data)."""
+    made = tmp_path / "pa"
+    made.write_text(PERF_ANALYZER)
+    made.chmod(0o755)
+    monkeypatch.setenv("HERE", str(tmp_path))
+    monkeypatch.setenv("CSV", str(REPORTS / "verbose.csv"))
+    return made
+
+
+def test_perf_analyzer_as_the_engine(
+    run: Run, binary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("ranking", "--engine", "perf_analyzer", "--perf-analyzer", str(binary), "--duration", "6s")
+    assert run(*words, "--dry-run") == 0
+    assert "--concurrency-range 1 -b 1 -p 2000" in capsys.readouterr().out
+    assert run(*words, "--random", "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)["runs"]
+    assert (found["engine"], found["requests"], found["model"]) == ("perf_analyzer 2.51.0", 748, "ranking")
+    assert (found["items"], found["p99_ms"], found["mean_ms"]) == (206.841, 10.39, 4.827)
+    told = (tmp_path / "words").read_text()
+    assert "--input-data random" in told
+    assert "-m ranking" in told
+    assert run(*words, "--read-only") == 77
+    capsys.readouterr()
+    assert run("ranking", "--count", "5", "--warmup", "0", "--look-before", "0") == 0
+    assert run("--compare", "1", "2") == 0
+    told = capsys.readouterr().out
+    assert "engine: perf_analyzer 2.51.0 | gpuconsole" in told
+    assert "no distribution: one of them is another program's" in told
+    assert run("--list") == 0
+    assert "perf_analyzer 2.51.0" in capsys.readouterr().out
+    assert [one.id for one in load_all(tmp_path / "gpuconsole")] == [2]
+
+
+def test_perf_analyzer_that_tells_nothing(
+    run: Run, binary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MOOD", "unstable")
+    assert run("ranking", "--engine", "perf_analyzer", "--perf-analyzer", str(binary)) == 1
+    assert capsys.readouterr().err == (
+        "gpuconsole: perf_analyzer told no figures: Failed to obtain stable measurement.\n"
+    )
+
+
+def test_perf_analyzer_ends_when_it_is_stopped_and_with_us(at: Sequence[str], binary: Path, tmp_path: Path) -> None:
+    for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+        environ = {**os.environ, "MOOD": "hangs", "XDG_STATE_HOME": str(tmp_path)}
+        words = ["ranking", "--engine", "perf_analyzer", "--perf-analyzer", str(binary)]
+        with subprocess.Popen([sys.executable, "-m", "console", "loadtest", *at, *words], env=environ) as process:
+            while not (tmp_path / "pid").exists():
+                assert process.poll() is None
+                time.sleep(0.02)
+            pid = int((tmp_path / "pid").read_text())
+            process.send_signal(number)
+            assert process.wait(10) == code
+        deadline = time.monotonic() + 5
+        while _lives(pid) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not _lives(pid)
+        (tmp_path / "pid").unlink()
+
+
+def _lives(pid: int) -> bool:
+    found = process(pid)
+    return found is not None and found.state != "Z"
+
+
+def test_a_report_of_perf_analyzer_is_kept(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("rank", "--import", str(REPORTS / "plain.csv")) == 0
+    told = capsys.readouterr().out
+    assert "run 1: rank any version, closed loop, 1 at once, by perf_analyzer (plain.csv)" in told
+    assert "run 2: rank any version, closed loop, 2 at once" in told
+    assert "it does not tell: errors, p99.9 and max" in told
+    assert run("--import", str(REPORTS / "verbose.csv"), "--json") == 0
+    found = json.loads(capsys.readouterr().out)["runs"]
+    assert [(one["id"], one["model"], one["mean_ms"], one["requests"]) for one in found] == [
+        (3, "", 4.827, None),
+        (4, "", 6.428, None),
+    ]
+    assert run("--compare", "1", "3") == 0
+    assert ["p99", "ms", "9.46", "10.4", "+9.8", "%"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
 def test_a_dry_run_sends_and_keeps_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("ranking", "--dry-run", "--read-only") == 0
     assert "dry run: nothing was sent" in capsys.readouterr().out
@@ -168,6 +268,16 @@ def test_read_only_sends_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -
         (["ranking", "--mix", "nosuch=0.5"], "nosuch is not served here"),
         (["ranking", "--mix", "recall/77=0.5"], "recall version 77 is not served here"),
         (["ranking", "--mix", "recall=0.5", "--shape", "recall/nosuch:8"], "recall has no input nosuch"),
+        (["--import", "/nonexistent"], "--import: /nonexistent cannot be read: No such file"),
+        (["--import", "/dev/zero"], "--import: /dev/zero is no plain file"),
+        (["--import", __file__], "is no report of perf_analyzer"),
+        (["--import", str(Path(__file__).parent / "data/perf_analyzer/rate.csv")], "rate mode, which hides stalls"),
+        (["ranking", "--engine", "wrk"], "invalid choice"),
+        (["ranking", "--perf-analyzer", "/bin/true"], "--perf-analyzer goes with --engine"),
+        (["ranking", "--engine", "perf_analyzer", "--perf-analyzer", "/none"], "/none is no program that can be run"),
+        (["ranking", "--engine", "perf_analyzer", "--rate", "5"], "--rate is not for perf_analyzer: its rate mode"),
+        (["ranking", "--engine", "perf_analyzer", "--concurrency", "1,2"], "--concurrency must be one number"),
+        (["ranking", "--engine", "perf_analyzer", "--slo-p99-ms", "5"], "--slo-p99-ms is not for perf_analyzer"),
         (["ranking", "--priority=-1"], "--priority must be from 0"),
         (["ranking", "--chance=-1", "--random"], "--chance must be from 0"),
         (["ranking", "--batch", "0"], "--batch must be from 1"),

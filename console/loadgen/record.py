@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -24,6 +25,8 @@ WHOLE = ("duration", "count")
 """How a run ends that was not cut short."""
 FOLDER = "load"
 NAME = "runs.jsonl"
+_FOREIGN = b'{"engine":'
+"""Another program's run begins with it."""
 
 
 class Slice(Struct, frozen=True):
@@ -236,11 +239,58 @@ class Run(Struct, frozen=True):
         return " + ".join(f"{one.name} {one.version}".strip() for one in self.models)
 
 
-def keep(state: Path, run: Run) -> Run:
+class Foreign(Struct, frozen=True):
+    """What another program measured of one level of a closed loop; None is what it did not tell."""
+
+    engine: str
+    """Such as `perf_analyzer 2.51.0`."""
+    id: int
+    wall: float
+    """When it began; for a file that was read, when that was last written."""
+    host: str
+    by: str
+    model: str
+    version: str
+    callers: int
+    """In flight at once."""
+    items: float
+    """Inferences a second: `batch` for each request."""
+    target: str = ""
+    batch: int = 1
+    mean_ms: float | None = None
+    p50_ms: float | None = None
+    p90_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    queue_ms: float | None = None
+    input_ms: float | None = None
+    infer_ms: float | None = None
+    output_ms: float | None = None
+    requests: int | None = None
+    unknown: tuple[str, ...] = ()
+    """What such a program never tells."""
+    file: str = ""
+    """That was read; "" where the program was started from here."""
+
+    @property
+    def throughput(self) -> float:
+        """Requests a second."""
+        return self.items / self.batch
+
+    def load(self) -> str:
+        """In the words of `Load.words`."""
+        return f"closed loop, {self.callers} at once"
+
+
+Kept = Run | Foreign
+K = TypeVar("K", bound=Run | Foreign)
+
+
+def keep(state: Path, run: K) -> K:
     """Append it under the next number; OSError where it cannot be written."""
     folder = private_folder(state / FOLDER)
     with _locked(folder):
-        taken = max((one.id for one in load_all(state)), default=0)
+        taken = max((one.id for one in load_kept(state)), default=0)
         numbered = msgspec.structs.replace(run, id=taken + 1)
         append_synced(folder / NAME, to_json(numbered))
     return numbered
@@ -258,21 +308,27 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def load_all(state: Path) -> list[Run]:
-    """All kept runs, oldest first; a torn or foreign line is passed over. OSError where they cannot be read."""
+    """All kept runs of our own, oldest first. OSError where they cannot be read."""
+    return [one for one in load_kept(state) if isinstance(one, Run)]
+
+
+def load_kept(state: Path) -> list[Kept]:
+    """All kept runs, those of other programs too, oldest first; a torn or foreign line is passed over. OSError where
+    they cannot be read."""
     file = state / FOLDER / NAME
-    decoder = msgspec.json.Decoder(Run)
-    found: list[Run] = []
+    own, others = msgspec.json.Decoder(Run), msgspec.json.Decoder(Foreign)
+    found: list[Kept] = []
     try:
         with file.open("rb") as opened:
             for line in opened:
                 with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-                    found.append(decoder.decode(line))
+                    found.append(others.decode(line) if line.startswith(_FOREIGN) else own.decode(line))
     except FileNotFoundError:
         return []
     return found
 
 
-def find(runs: Sequence[Run], text: str) -> Run:
+def find(runs: Sequence[K], text: str) -> K:
     """The run of a number, or the last one for `last`. WrongInput."""
     if text == "last" and runs:
         return runs[-1]
@@ -309,11 +365,15 @@ class Comparison(Struct, frozen=True):
     """Of each run's latencies, up to each bound and above the last."""
 
 
-def compare(first: Run, second: Run) -> Comparison:
-    """Figures, distributions and settings. ValueError where a record is damaged."""
+def compare(first: Kept, second: Kept) -> Comparison:
+    """Figures, distributions and settings; where one is another program's, what both tell. ValueError where a record is
+    damaged."""
+    left, right = _figures(first), _figures(second)
+    if not isinstance(first, Run) or not isinstance(second, Run):
+        rows = tuple(Row(name, value, right[name]) for name, value in left.items() if name in right)
+        return Comparison(rows, _differences(first, second), (), ((), ()))
     one, two = first.client.shape(), second.client.shape()
     bounds = _bounds(first, second)
-    left, right = _figures(first), _figures(second)
     for more in (_stages, _models, _cards):
         a, b = more(first), more(second)
         left.update({name: value for name, value in a.items() if name in b})
@@ -326,7 +386,18 @@ def compare(first: Run, second: Run) -> Comparison:
     )
 
 
-def _figures(run: Run) -> dict[str, float | None]:
+def _figures(run: Kept) -> dict[str, float | None]:
+    if isinstance(run, Foreign):
+        return {
+            "done/s": run.throughput,
+            "p50 ms": run.p50_ms,
+            "p90 ms": run.p90_ms,
+            "p95 ms": run.p95_ms,
+            "p99 ms": run.p99_ms,
+            "mean ms": run.mean_ms,
+            "wait ms": run.queue_ms,
+            "infer ms": run.infer_ms,
+        }
     at, server = run.client.latency, run.server
     return {
         "done/s": run.client.throughput,
@@ -336,6 +407,7 @@ def _figures(run: Run) -> dict[str, float | None]:
         "p99 ms": at.p99,
         "p99.9 ms": at.p99_9,
         "max ms": at.max,
+        "mean ms": at.mean,
         "errors": float(total(run.client.errors)),
         "wait ms": server.queue_ms if server else None,
         "infer ms": server.infer_ms if server else None,
@@ -377,9 +449,13 @@ def _cards(run: Run) -> dict[str, float | None]:
     return found
 
 
-def _differences(first: Run, second: Run) -> dict[str, tuple[str, str]]:
-    def told(run: Run) -> dict[str, str]:
+def _differences(first: Kept, second: Kept) -> dict[str, tuple[str, str]]:
+    def told(run: Kept) -> dict[str, str]:
+        if isinstance(run, Foreign):
+            return {"engine": run.engine, "model": f"{run.model} {run.version}".strip(), "target": run.target,
+                    "load": run.load(), "batch": str(run.batch)}  # fmt: skip
         return {
+            "engine": "gpuconsole",
             "model": run.names,
             **({"shares": ", ".join(f"{one.name} {100 * one.share:g} %" for one in run.models)} if run.models else {}),
             "target": run.target,

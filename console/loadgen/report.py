@@ -11,7 +11,7 @@ from console.loadgen import cards, verdict
 from console.loadgen.errors import total
 from console.loadgen.measure import Plan
 from console.loadgen.order import Progress
-from console.loadgen.record import WHOLE, Client, Comparison, Live, Model, Run, Server, Share
+from console.loadgen.record import WHOLE, Client, Comparison, Foreign, Kept, Live, Model, Run, Server, Share
 
 BAR = 40
 MOST_LIVE = 6
@@ -201,12 +201,35 @@ def _row(words: Sequence[str], widths: Sequence[int]) -> str:
 _LIST = (-4, 19, 18, 28, -8, -7, -7, -7, 4, 30)
 
 
-def list_lines(runs: Sequence[Run], *, utc: bool) -> list[str]:
+def foreign_lines(run: Foreign) -> list[str]:
+    """All that another program told."""
+    figures = (run.p50_ms, run.p90_ms, run.p95_ms, run.p99_ms, run.mean_ms)
+    parts = (("wait", run.queue_ms), ("input", run.input_ms), ("infer", run.infer_ms), ("output", run.output_ms))
+    sent = "" if run.requests is None else f"   requests {run.requests}"
+    name = f"{run.model} {run.version or 'any version'}" if run.model else "a model that it does not name"
+    return [
+        f"run {run.id}: {name}, {run.load()}, by {run.engine}{f' ({run.file})' if run.file else ''}",
+        f"  done         {units.rate(run.throughput)}/s, taken as {run.batch} items a request{sent}",
+        "  latency ms       p50     p90     p95     p99    mean",
+        "            " + "".join(f"{units.millis(value):>8}" for value in figures),
+        "               from sending (a closed loop hides stalls)",
+        f"  server       {' + '.join(f'{name} {units.millis(value)}' for name, value in parts)}",
+        f"  {SIGNS['unknown']} it does not tell: {', '.join(run.unknown)}",
+    ]
+
+
+def list_lines(runs: Sequence[Kept], *, utc: bool) -> list[str]:
     """Kept runs, oldest first."""
     if not runs:
         return ["no run is kept yet: gpuconsole loadtest MODEL makes one"]
     lines = [_row(("RUN", "STARTED", "MODEL", "LOAD", "DONE/s", "p50", "p99", "ERRORS", "GOAL", "NOTE"), _LIST)]
     for run in runs:
+        if isinstance(run, Foreign):
+            told = (str(run.id), units.moment(run.wall, utc=utc), f"{run.model} {run.version}".strip() or units.NONE,
+                    run.load(), units.rate(run.throughput), units.millis(run.p50_ms), units.millis(run.p99_ms),
+                    SIGNS["unknown"], SIGNS["none"], run.engine)  # fmt: skip
+            lines.append(_row(told, _LIST))
+            continue
         at = run.client.latency
         note = f"not valid: {run.not_valid}" if run.not_valid else run.ended if run.ended not in WHOLE else ""
         cells = (str(run.id), units.moment(run.wall, utc=utc), run.names, run.load.words(),
@@ -216,7 +239,7 @@ def list_lines(runs: Sequence[Run], *, utc: bool) -> list[str]:
     return lines
 
 
-def compare_lines(first: Run, second: Run, found: Comparison) -> list[str]:
+def compare_lines(first: Kept, second: Kept, found: Comparison) -> list[str]:
     """Two runs side by side: figures, what differs, the distributions."""
     widths = (max(12, *(len(row.name) for row in found.rows)), -10, -10, -8)
     lines = [_row(("", f"run {first.id}", f"run {second.id}", "change"), widths)]
@@ -224,7 +247,10 @@ def compare_lines(first: Run, second: Run, found: Comparison) -> list[str]:
         change = "" if row.change is None else f"{100 * row.change:+.1f} %"
         lines.append(_row((row.name, _figure(row.name, row.first), _figure(row.name, row.second), change), widths))
     lines += [f"{name}: {one or units.NONE} | {two or units.NONE}" for name, (one, two) in found.differs.items()]
-    lines += [f"run {run.id} is not valid: {run.not_valid}" for run in (first, second) if run.not_valid]
+    own = [run for run in (first, second) if isinstance(run, Run)]
+    lines += [f"run {run.id} is not valid: {run.not_valid}" for run in own if run.not_valid]
+    if not found.bounds_ms:
+        return [*lines, f"{SIGNS['unknown']} no distribution: one of them is another program's, which tells none"]
     lines.append("distribution, share of the latencies")
     one, two = found.shares
     lower = 0.0

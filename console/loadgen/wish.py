@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
@@ -59,6 +60,10 @@ class Wish(Struct, frozen=True):
     """How long others' traffic is looked at before."""
     mix: Sequence[str] = ()
     """`MODEL=0.3` or `MODEL/VERSION=0.3`: asked too, with that share of the requests."""
+    engine: str = ""
+    """`perf_analyzer`; "": our own."""
+    binary: str = ""
+    """Where that lies; "": on PATH."""
 
 
 class Checked(Struct, frozen=True):
@@ -76,6 +81,7 @@ class Checked(Struct, frozen=True):
 
 def checked(wish: Wish) -> Checked:
     """WrongInput says in one sentence what cannot be, with the option's name in front. Reads the data file."""
+    _fits_engine(wish)
     load, warm = _load(wish)
     if wish.goal_ms is not None and not (isfinite(wish.goal_ms) and wish.goal_ms > 0):
         raise WrongInput(f"--slo-p99-ms must be more than 0, not {wish.goal_ms:g}")
@@ -98,6 +104,8 @@ def planned(wish: Wish, where: Callable[[], TritonAddress], state: Path) -> Plan
     load, address = found.load, where()
     what = f"{load.words()} for {load.seconds:g} s{', with the headers of the settings' if address.headers else ''}"
     ip = resolve(address.host, address.http_port, what, remote=wish.remote)
+    if wish.engine and address.headers:
+        raise WrongInput("--engine perf_analyzer would show the headers of the settings to all users of this machine")
     if address.https:
         raise WrongInput("a load is sent over plain HTTP only, and the settings say triton.https; that is not done yet")
     rest = 1.0 - sum(share for _, _, share in found.mix)
@@ -161,6 +169,27 @@ def _mix(wish: Wish) -> list[tuple[str, str, float]]:
     return found
 
 
+def _fits_engine(wish: Wish) -> None:
+    """perf_analyzer takes one level of a closed loop, and none of what is our own."""
+    if wish.binary and not wish.engine:
+        raise WrongInput("--perf-analyzer goes with --engine perf_analyzer")
+    if not wish.engine:
+        return
+    if wish.rate is not None:
+        raise WrongInput(
+            f"{RATE} is not for perf_analyzer: its rate mode hides stalls; give {CALLERS}, or leave --engine out"
+        )
+    if not (wish.concurrency or "1").isdigit():
+        raise WrongInput(
+            f"{CALLERS} must be one number for perf_analyzer, not {one_line(wish.concurrency or '', 80)!r}"
+        )
+    own = {"--golden": wish.golden, "--data": wish.data, MIX: wish.mix, "--max-live-ms": wish.live_limits,
+           "--count": wish.count, "--priority": wish.priority, "--queue-timeout-us": wish.queue_timeout_us,
+           "--slo-p99-ms": wish.goal_ms is not None}  # fmt: skip
+    if given := next((flag for flag, value in own.items() if value), ""):
+        raise WrongInput(f"{given} is not for perf_analyzer; leave it or --engine out")
+
+
 def _load(wish: Wish) -> tuple[schedule.Load, schedule.Load | None]:
     if wish.rate is not None and wish.concurrency is not None:
         raise WrongInput(f"{RATE} is an open loop and {CALLERS} a closed one; give one of them")
@@ -191,27 +220,29 @@ def _wanted(wish: Wish) -> Wanted:
         wish.batch,
         "random" if wish.random else "zeros",
         wish.seed,
-        _read(wish.data) if wish.data else None,
+        read("--data", wish.data, MOST_BYTES)[0] if wish.data else None,
         Path(wish.data).name if wish.data else "",
         wish.priority,
         wish.queue_timeout_us,
     )
 
 
-def _read(name: str) -> bytes:
+def read(flag: str, name: str, most: int) -> tuple[bytes, float]:
+    """A file's content, and when it was last written. WrongInput for what is no plain file, or larger than `most`."""
     shown = one_line(name, 200)
     try:
         path = Path(name).expanduser()
         if not stat.S_ISREG(path.stat().st_mode):
-            raise WrongInput(f"{shown} is no plain file")  # a device has no end, a pipe waits
+            raise WrongInput(f"{flag}: {shown} is no plain file")  # a device has no end, a pipe waits
         with path.open("rb") as opened:
-            body = opened.read(MOST_BYTES + 1)
+            wall = os.fstat(opened.fileno()).st_mtime
+            body = opened.read(most + 1)
     except (OSError, RuntimeError, ValueError) as error:  # an unknown ~user, a name with a NUL
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise WrongInput(f"{shown} cannot be read: {one_line(reason, 100)}") from error
-    if len(body) > MOST_BYTES:
-        raise WrongInput(f"{shown} is larger than {MOST_BYTES // 2**20} MiB")
-    return body
+        raise WrongInput(f"{flag}: {shown} cannot be read: {one_line(reason, 100)}") from error
+    if len(body) > most:
+        raise WrongInput(f"{flag}: {shown} is larger than {most // 2**20} MiB")
+    return body, wall
 
 
 def _golden(wish: Wish, state: Path) -> Golden | None:
