@@ -263,7 +263,7 @@ def shared(look: Look) -> Iterator[Verdict]:
     entry = look.entry("V09")
     ours = look.container.id if look.container else None
     for gpu in cards(look):
-        others = [one for one in gpu.processes or () if _foreign(one, ours)]
+        others = [one for one in gpu.processes or () if foreign(one, ours)]
         large = [
             one
             for one in others
@@ -273,14 +273,14 @@ def shared(look: Look) -> Iterator[Verdict]:
         if not large:
             continue
         first, *rest = sorted(large, key=lambda one: (-(one.memory or 0), one.pid))
-        names = ", ".join(_command(one) for one in rest[:SHOWN])
+        names = ", ".join(command_of(one) for one in rest[:SHOWN])
         lines = [entry.say("more", n=len(rest), names=names) if rest else "", entry.say("line")]
         user = f", {one_line(first.user, MAX_NAME)}" if first.user else ""
-        title = entry.say("title", command=_command(first), pid=first.pid, user=user, gpu=gpu.index, what=_use(first))
+        title = entry.say("title", command=command_of(first), pid=first.pid, user=user, gpu=gpu.index, what=_use(first))
         yield verdict(look, "V09", title, lines, source="NVML, /proc", since_wall=first.started_wall)
 
 
-def _foreign(process: GpuProcess, ours: str | None) -> bool:
+def foreign(process: GpuProcess, ours: str | None) -> bool:
     """True when it surely runs elsewhere than Triton; False where that cannot be told."""
     if process.model is not None or "tritonserver" in (process.command or ""):
         return False
@@ -289,7 +289,7 @@ def _foreign(process: GpuProcess, ours: str | None) -> bool:
     return process.in_container is False and ours is not None
 
 
-def _command(process: GpuProcess) -> str:
+def command_of(process: GpuProcess) -> str:
     words = (process.command or "a process").split()
     return one_line(words[0].rsplit("/", 1)[-1] if words else "a process", MAX_NAME)
 

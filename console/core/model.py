@@ -998,7 +998,7 @@ class Verdict(Struct, frozen=True):
     """One sentence of Why, with its proof (screens.md section 3)."""
 
     id: str
-    """V01 ... V39."""
+    """V01 ... V40."""
     sign: Sign
     title: str
     """One line; model names literal."""

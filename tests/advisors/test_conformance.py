@@ -14,8 +14,8 @@ from console.advisors.table import parse, table
 from console.core.registry import discover
 from console.simulator.scenes import SCENES
 
-TABLE_IDS = [f"V{number:02d}" for number in range(1, 40)] + ["V30b"]
-EXISTING_KEYS = ("", "1", "2", "3", "5", "7", "8", "a", "l", "e", "w", "t")
+TABLE_IDS = [f"V{number:02d}" for number in range(1, 41)] + ["V30b"]
+EXISTING_KEYS = ("", "1", "2", "3", "5", "6", "7", "8", "a", "l", "e", "w", "t")
 FOUND = discover("console.advisors")
 RULES = rules_of(FOUND.modules)
 SOURCE = Path(why.__file__).parent
