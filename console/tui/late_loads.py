@@ -181,6 +181,7 @@ def wish_of(values: Mapping[str, str]) -> Wish:
         goal_ms=_number(values["goal"], "--slo-p99-ms", "ms") if values["goal"] else None,
         remote=False,
         live_limits=values["live_limits"].split(),
+        mix=values["mix"].split(),
     )
 
 
@@ -217,6 +218,8 @@ def command_of(values: Mapping[str, str]) -> str:
         words += ["--shape", shape]
     words += ["--batch", values["batch"]] if values["batch"] != "1" else []
     words += ["--slo-p99-ms", values["goal"]] if values["goal"] else []
+    for one in values["mix"].split():
+        words += ["--mix", one]
     for limit in values["live_limits"].split():
         words += ["--max-live-ms", limit]
     words += ["--max-errors", values["max_errors"], "--timeout", values["timeout"]]

@@ -193,7 +193,7 @@ class Loads:
         now = self.current
         if now is not None:
             phase = now.phase()
-            name = one_line(now.plan.model, NAME)
+            name = one_line(now.plan.names, NAME)
             return f"LOAD {now.number} {name} {phase} ctrl+x", f"LOAD {phase.replace(' of ', '/')} ctrl+x"
         if not self.going:
             return "", ""
@@ -246,7 +246,7 @@ class Loads:
             return True
         from console.tui.widgets.small_dialogs import Sure
 
-        name = one_line(self.current.plan.model, NAME)
+        name = one_line(self.current.plan.names, NAME)
         lines = (
             f"Load {self.current.number} on {name} runs ({self.current.phase()}).",
             "It ends with the console; what was measured until then is kept.",
@@ -288,7 +288,7 @@ class Loads:
             target=lambda: attempt(lambda: doors.measure(plan, tell, now.begun), ended), name="load", daemon=True
         )
         self._thread.start()
-        words = f"load {now.number} on {one_line(plan.model, NAME)} began: {plan.load.words()}"
+        words = f"load {now.number} on {one_line(plan.names, NAME)} began: {plan.load.words()}"
         self.app.store.add_event(Event(now.wall, "note", words, self.by, "load.begin", plan.model))
         self.app.refresh_now()
         return ""
@@ -309,7 +309,7 @@ class Loads:
 
     def _ended(self, now: Current, run: Run | None, error: str) -> None:
         self.current, self._thread = None, None
-        name = one_line(now.plan.model, NAME)
+        name = one_line(now.plan.names, NAME)
         if run is None or not run.client.sent:
             self.told = error or "stopped before anything was measured"
             text = f"load {now.number} on {name}: {self.told}"
@@ -353,7 +353,7 @@ class Loads:
             if run.id and run.id not in self._known:
                 self._known.add(run.id)
                 if not any(_is_run_of(run, one) for one in self._others):
-                    words = f"load {run.id} on {one_line(run.model, NAME)} began: {run.load.words()}"
+                    words = f"load {run.id} on {one_line(run.names, NAME)} began: {run.load.words()}"
                     self.app.store.add_event(Event(run.wall, "note", words, run.by, "load.begin", run.model))
                 self.app.store.add_event(end_event(run))
 
@@ -378,7 +378,8 @@ class Loads:
 
 def _is_run_of(run: Run, one: Running) -> bool:
     """Whether this run is what came of that load."""
-    return run.model == one.model and abs(run.wall - run.warmup_s - one.wall) < SAME_LOAD
+    names = " + ".join(part.name for part in run.models) or run.model
+    return names == one.model and abs(run.wall - run.warmup_s - one.wall) < SAME_LOAD
 
 
 # ------------------------------------------------------------------------------------------------------ a run in words
@@ -415,7 +416,7 @@ def outcome_words(run: Run) -> str:
         told.append(one_line(run.ended, 200))
     if run.not_valid:
         told.append(f"not valid: {one_line(run.not_valid, 200)}")
-    return f"load {number} on {one_line(run.model, NAME)}: {', '.join(told)}"
+    return f"load {number} on {one_line(run.names, NAME)}: {', '.join(told)}"
 
 
 def end_event(run: Run) -> Event:

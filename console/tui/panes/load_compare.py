@@ -109,7 +109,7 @@ def setting_rows(first: Run, second: Run) -> list[tuple[str, str, str]]:
 
 def _settings(run: Run) -> dict[str, str]:
     told = {
-        "model": f"{run.model} {run.version or 'any version'}",
+        "model": run.names if run.models or run.version else f"{run.model} any version",
         "target": run.target,
         "load": f"{run.load.words()}, {run.client.seconds:.0f} s",
         "items": str(run.batch),

@@ -20,10 +20,13 @@ from console.tui.widgets.lines import Row
 
 if TYPE_CHECKING:
     from console.loadgen.announce import Running
+    from console.loadgen.measure import Asked
 
 LABEL = 12
-MOST_NOTE, MOST_TOLD = 4, 3
-"""Lines of a sentence beside a field, and at the foot."""
+MOST_NOTE = 4
+"""Lines of a sentence beside a field."""
+LEAST_FOOTED, ROOMY = 8, 17
+"""Rows from which there is a foot, and from which its sentences have two lines."""
 SAID = 0.05
 """Requests a second under which nothing is said to be sent."""
 FLAGS: Mapping[str, str] = {
@@ -32,6 +35,7 @@ FLAGS: Mapping[str, str] = {
     "--poisson": "mode",
     "--duration": "duration",
     "--warmup": "warmup",
+    "--mix": "mix",
     "--data": "data",
     "--random": "inputs",
     "--golden": "inputs",
@@ -52,11 +56,13 @@ LABELS: Mapping[str, str] = {
     "timeout": "time-out",
     "data": "file",
     "batch": "items",
+    "mix": "also",
 }
 """Fields whose label is not their name."""
 DEFAULTS: Mapping[str, str] = {
     "model": "",
     "version": ANY,
+    "mix": "",
     "inputs": INPUTS[0],
     "data": "",
     "shapes": "",
@@ -88,6 +94,7 @@ def rows_of(values: Mapping[str, str], models: Sequence[ModelRow]) -> tuple[Form
     made = [
         _row("model", "model", "which model is asked", "choice", tuple(served)),
         _row("version", "version", "any: the server chooses, as for every client", "choice", (ANY, *versions)),
+        _row("mix", "  also", "other models and their share of the requests, as recall=0.3"),
         _row("inputs", "inputs", "what the requests hold: made in the model's shapes, kept, or of a file", "choice",
              INPUTS),
     ]  # fmt: skip
@@ -145,6 +152,8 @@ def shown(name: str, text: str) -> str:
             return f"errors > {text} %"
         case "live_limits":
             return f"mean > {text} ms" if text else "no limit"
+        case "mix":
+            return text or "no other model"
         case "version":
             return "any version" if text == ANY else text
         case "inputs":
@@ -230,21 +239,23 @@ class LoadForm(FormPane):
         return (label, (cut(one_line(shown(name, text), 400), cells - LABEL), style))
 
     def foot_lines(self, view: View) -> list[Line]:
-        """What the field means, what it comes to, and who else asks this model now."""
+        """What the field means, what it comes to, and who else asks this model now; nothing where rows have no room."""
+        if view.height < LEAST_FOOTED:
+            return []
         made: list[Line] = []
-        here = self.here
+        most, here = 2 if view.height >= ROOMY else 1, self.here
         if self.current is None and here is not None:
-            made += [((line, "dim"),) for line in wrapped(here.field.help, view.width, most=2)]
+            made += [((line, "dim"),) for line in wrapped(here.field.help, view.width, most=2)[:most]]
         if self.current is None and self.off is not None:
-            made += _warned(self.off, view.width)
+            made += _warned(self.off, view.width, most)
         elif self.current is None and self.told:
-            made += [((line, "title"),) for line in wrapped(self.told, view.width, most=MOST_TOLD)]
-        for one in self.going:
-            told = f"also running: {one_line(one.by, 20)}, {one_line(one.model, 40)} {one_line(one.words, 80)}"
-            made += _warned(told, view.width)
+            made += [((line, "title"),) for line in wrapped(self.told, view.width, most=most)]
+        for one in self.going[:1]:
+            more = f" and {len(self.going) - 1} more" if len(self.going) > 1 else ""
+            told = f"also running{more}: {one_line(one.by, 20)}, {one_line(one.model, 40)} {one_line(one.words, 80)}"
+            made += _warned(told, view.width, most)
         if self.others is not None and self.others > SAID:
-            told = f"also served now, by others: {units.rate(self.others)} req/s"
-            made += [((line, "warn"),) for line in wrapped(told, view.width, most=2)]
+            made.append(((cut(f"also served now, by others: {units.rate(self.others)}/s", view.width), "warn"),))
         return made
 
     def changes(self) -> object:
@@ -254,8 +265,8 @@ class LoadForm(FormPane):
         return (*state, run, self.number, self.told, self.off, self.others, self.going)
 
 
-def _warned(text: str, cells: int) -> list[Line]:
-    lines = wrapped(text, cells - 2, most=MOST_TOLD)
+def _warned(text: str, cells: int, most: int) -> list[Line]:
+    lines = wrapped(text, cells - 2, most=most) if most > 1 else [cut(text, cells - 2)]
     return [(sign("warn") if not at else (" ", ""), (f" {line}", "")) for at, line in enumerate(lines)]
 
 
@@ -274,8 +285,7 @@ def running_rows(now: Current, cells: int) -> list[Row]:
     limits = "; ".join(f"{one_line(name, 60)} mean > {most:g} ms".strip() for name, most in plan.live_limits.items())
     levels = load.words().rpartition(f"{mode}, ")[2]
     told = [
-        ("model", f"{one_line(plan.model, 80)}, {one_line(plan.version, 40) or 'any version'}"),
-        ("inputs", one_line(plan.inputs.text, 400)),
+        *(pair for one in plan.asked for pair in _asked(one, len(plan.asked))),
         ("mode", mode),
         ("at once" if load.loop == "closed" else "rate", levels.removesuffix(" at once")),
         ("for", _lasting(load.seconds) + (f"   warm-up {plan.warm_up.seconds:g} s left out" if plan.warm_up else "")),
@@ -290,6 +300,12 @@ def running_rows(now: Current, cells: int) -> list[Row]:
         for at, line in enumerate(wrapped(text, cells - LABEL, most=2)):
             made.append(Row(((left(label if not at else "", LABEL), "label"), (line, "value"))))
     return made
+
+
+def _asked(one: Asked, of: int) -> tuple[tuple[str, str], ...]:
+    share = f", {100 * one.share:.0f} % of them" if of > 1 else ""
+    name = f"{one_line(one.model, 80)}, {one_line(one.version, 40) or 'any version'}{share}"
+    return (("model", name), ("inputs", one_line(one.inputs.text, 400)))
 
 
 def _lasting(seconds: float) -> str:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 LABEL = 12
 LEAST, MOST = 7, 10
 """Cells of a column of figures."""
+WIDE = 80
+"""Cells from which the heads are long."""
 PERCENTILES = ("p50", "p90", "p95", "p99", "p99.9", "max")
 DROPPED = ("p95", "p90")
 """Left out first where there is no room."""
@@ -90,7 +92,7 @@ def running(now: Current, cells: int) -> list[Row]:
         ("AT ONCE" if closed else "ASKED", units.whole(asked) if closed else units.rate(asked)),
         ("SENT", units.rate(sent)),
         ("DONE", units.rate(last.rate)),
-        ("LATE" if cells < 70 else LATE, units.NONE if closed else _share(last.late, last.sent)),
+        ("LATE" if cells < WIDE else LATE, units.NONE if closed else _share(last.late, last.sent)),
         ("ERRORS", str(last.errors)),
     ]
     made = _table("req/s", figures, cells)
@@ -132,6 +134,22 @@ def _live(lives: Sequence[Live], cells: int, unknown: str = "") -> list[Row]:
     return made or _text("live users", "none seen", cells)
 
 
+def _models(run: Run, cells: int) -> list[Row]:
+    """A line for each model of a load that asks several."""
+    heads = ("SHARE", "DONE/s", "p50", "p99", "ERRORS", "SERVER")
+    sizes = (7, 8, 8, 8, 8, 8)
+    room = max(8, cells - sum(sizes))
+    made = [Row(((left("model", room) + "".join(map(right, heads, sizes)), "label"),))]
+    for model, seen in zip(run.models, run.client.shares, strict=False):
+        mean = units.NONE if model.server is None else units.millis(model.server.total_ms)
+        done = seen.in_time / run.client.seconds if run.client.seconds else None
+        texts = (f"{100 * model.share:.0f} %", units.rate(done), units.millis(seen.latency.p50),
+                 units.millis(seen.latency.p99), str(sum(one.count for one in seen.errors.values())), mean)  # fmt: skip
+        name = left(one_line(f"{model.name} {model.version}", 80), room)
+        made.append(Row(((name, ""), ("".join(map(right, texts, sizes)), "value"))))
+    return made
+
+
 def _stages(run: Run, cells: int) -> list[Row]:
     """A line for each level of a load that has several."""
     stages = run.client.stages
@@ -162,23 +180,25 @@ def ended(run: Run, cells: int, means: Told) -> list[Row]:
         ("AT ONCE" if closed else "ASKED", units.whole(asked) if closed else units.rate(asked / run.load.seconds)),
         ("SENT", units.rate(client.sent / seconds)),
         ("DONE", units.rate(client.throughput)),
-        ("LATE" if cells < 70 else LATE, units.NONE if closed else _share(client.late, client.sent)),
+        ("LATE" if cells < WIDE else LATE, units.NONE if closed else _share(client.late, client.sent)),
         ("ERRORS", str(failed(run) - (wrong.count if wrong else 0))),
-        ("WRONG" if cells < 70 else "WRONG ANSWERS", str(wrong.count if wrong else 0)),
+        ("WRONG" if cells < WIDE else "WRONG ANSWERS", str(wrong.count if wrong else 0)),
     ]
     made = _table("req/s", figures, cells)
     at = client.latency
     values = (at.p50, at.p90, at.p95, at.p99, at.p99_9, at.max)
-    told = dict(zip(PERCENTILES, map(units.millis, values), strict=True))
+    named = dict(zip(PERCENTILES, map(units.millis, values), strict=True))
     for name in DROPPED:
-        if LABEL + LEAST * len(told) > cells:
-            del told[name]
+        if LABEL + LEAST * len(named) > cells:
+            del named[name]
     since = "from sending; a closed loop hides stalls" if closed else "from the intended sending time"
-    made += _table("latency ms", list(told.items()), cells, since)
+    made += _table("latency ms", list(named.items()), cells, since)
     if run.not_valid:
         made += _judged("not valid", "warn", run.not_valid, cells)
     server = run.server
-    if server is not None and server.total_ms is not None:
+    if run.models:
+        made += _models(run, cells)
+    elif server is not None and server.total_ms is not None:
         parts = f"wait {units.millis(server.queue_ms)} + input {units.millis(server.input_ms)} + infer "
         parts += f"{units.millis(server.infer_ms)} + output {units.millis(server.output_ms)}"
         batch = f", batch {server.batch:.1f}" if server.batch is not None else ""
@@ -196,7 +216,8 @@ def ended(run: Run, cells: int, means: Told) -> list[Row]:
     made += _judged("steady", steady, run.steady or "from its beginning to its end", cells)
     share = f"{100 * client.cpu_share:.0f} % of one core, {client.connections} connections"
     limit = means.limit
-    made += _judged("client", "warn" if limit else "ok", f"{share}; {limit or 'not the limit'}", cells)
+    told = "not the limit" if not limit else "see steady" if limit in run.steady else limit
+    made += _judged("client", "warn" if limit else "ok", f"{share}; {told}", cells)
     made += _live(run.live, cells, run.live_unknown)
     made += _chart([one.p99 for one in client.slices], cells)
     made += _errors(run, cells)
@@ -227,7 +248,7 @@ def _errors(run: Run, cells: int) -> list[Row]:
 def _table(label: str, figures: Sequence[tuple[str, str]], cells: int, beside: str = "") -> list[Row]:
     """Heads, then figures under them."""
     column = max(LEAST, min(MOST, (cells - LABEL) // max(1, len(figures))))
-    sizes = [max(column, len(head) + 1) for head, _ in figures]
+    sizes = [max(column, len(head) + 2) for head, _ in figures]
     heads = "".join(right(head, size) for (head, _), size in zip(figures, sizes, strict=True))
     values = "".join(right(value, size) for (_, value), size in zip(figures, sizes, strict=True))
     rest = cells - LABEL - sum(sizes)

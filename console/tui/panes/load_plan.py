@@ -12,6 +12,7 @@ from console.core.text import one_line
 
 if TYPE_CHECKING:
     from console.loadgen.announce import Running
+    from console.loadgen.measure import Asked
     from console.loadgen.measure import Plan as LoadPlan
 
 ACTION = "load.test"
@@ -34,7 +35,6 @@ def shown_plan(
     wall: float,
 ) -> Plan:
     """For the dialog; nothing in it is carried out by `console.actions`."""
-    model = one_line(plan.model, 80)
     mine, others = checks_of(plan, host, snapshot)
     busy = [_loaded_by(one) for one in going]
     felt = any(check.sign == "warn" for check in (*mine, *others, *busy))
@@ -43,7 +43,7 @@ def shown_plan(
         action=ACTION,
         target=Target("model", plan.model),
         values=dict(values),
-        title=f"Load {model}: {plan.load.words()} for {lasting(plan.load.seconds)}",
+        title=f"Load {one_line(plan.names, 80)}: {plan.load.words()} for {lasting(plan.load.seconds)}",
         yes="Start",
         danger=danger,
         note="live traffic is there" if felt else "",
@@ -72,13 +72,20 @@ def most_requests(plan: LoadPlan) -> int | None:
 
 
 def checks_of(plan: LoadPlan, host: str, snapshot: Snapshot) -> tuple[list[Check], list[Check]]:
-    """About the model, and about what else the box serves; a figure that is not known says so."""
-    rows = [row for row in snapshot.models if row.name == plan.model and row.state == "READY"]
-    windows = [row.flow.w10 for row in rows if row.flow is not None and row.flow.w10 is not None]
-    versions = ", ".join(row.version or "?" for row in rows)
-    model = one_line(plan.model, 80)
+    """About the models, and about what else the box serves; a figure that is not known says so."""
     where = f"{one_line(plan.address.where, 80)}: this machine, {one_line(host, 60)}"
-    made = [Check("ok", f"{model} {versions} answers at {where}")]
+    made = []
+    for one in plan.asked:
+        made += _of_model(one.model, where, snapshot)
+    return made, _elsewhere(plan, snapshot)
+
+
+def _of_model(name: str, where: str, snapshot: Snapshot) -> list[Check]:
+    rows = [row for row in snapshot.models if row.name == name and row.state == "READY"]
+    windows = [row.flow.w10 for row in rows if row.flow is not None and row.flow.w10 is not None]
+    model = one_line(name, 80)
+    versions = ", ".join(row.version or "?" for row in rows)
+    made = [Check("ok", f"{model} {versions} answers at {where}".replace("  ", " "))]
     if not windows:
         made.append(Check("unknown", f"what {model} serves others now is not known: its statistics were not read"))
     else:
@@ -92,15 +99,16 @@ def checks_of(plan: LoadPlan, host: str, snapshot: Snapshot) -> tuple[list[Check
     if shares:
         busy = max(shares)
         sign: Sign = "warn" if busy >= BUSY else "ok"
-        made.append(Check(sign, f"its instances are busy {units.percent(busy)} % of the time"))
-    return made, _elsewhere(plan, snapshot)
+        made.append(Check(sign, f"the instances of {model} are busy {units.percent(busy)} % of the time"))
+    return made
 
 
 def _elsewhere(plan: LoadPlan, snapshot: Snapshot) -> list[Check]:
+    mine = {one.model for one in plan.asked}
     found = [
         (row.flow.w10.rate, f"{one_line(row.name, 60)} {units.rate(row.flow.w10.rate)}/s")
         for row in snapshot.models
-        if row.name != plan.model and row.flow is not None and row.flow.w10 is not None and row.flow.w10.rate > SAID
+        if row.name not in mine and row.flow is not None and row.flow.w10 is not None and row.flow.w10.rate > SAID
     ]
     if not found:
         return []
@@ -116,28 +124,39 @@ def _loaded_by(one: Running) -> Check:
 
 def steps_of(plan: LoadPlan, number: int) -> tuple[Step, ...]:
     """Warm up, measure, keep."""
+    from console.clients.triton import model_path  # with what speaks HTTP: not before the first paint
+
     made = []
     if plan.warm_up is not None:
         level = plan.warm_up.words()
         made.append(Step("warm-up", f"warm-up for {plan.warm_up.seconds:g} s: {level}; left out of the figures"))
     most = most_requests(plan)
     count = f"about {most} requests" if most is not None else "each caller asks again when it is answered"
-    size = max(len(one.body) for one in plan.inputs.requests)
-    what = f"inputs: {plan.inputs.text}, {units.size(size)} a request"
-    path = f"POST /v2/models/{one_line(plan.model, 80)}"
-    version = f"/versions/{one_line(plan.version, 40)}" if plan.version else ""
-    measured = f"measure for {lasting(plan.load.seconds)}: {plan.load.words()}; {count}"
-    made.append(Step("measure", f"{measured}; {what}", calls=(f"{path}{version}/infer",)))
+    what = "; ".join(_asked(one, len(plan.asked)) for one in plan.asked)
+    calls = tuple(f"POST {model_path(one.model, one.version or None)}/infer" for one in plan.asked)
+    measured = f"measure for {lasting(plan.load.seconds)}: {plan.load.words()}; {count}; {what}"
+    made.append(Step("measure", measured, calls=calls))
     made.append(Step("keep", f"compare with Triton's own counters and keep it as run {number}"))
     return tuple(made)
+
+
+def _asked(one: Asked, of: int) -> str:
+    size = max(len(request.body) for request in one.inputs.requests)
+    share = f"{one_line(one.model, 60)} gets {100 * one.share:.0f} % of them, " if of > 1 else ""
+    return f"{share}inputs: {one.inputs.text}, {units.size(size)} a request"
 
 
 def effects_of(plan: LoadPlan) -> tuple[str, ...]:
     """How answers are judged, and what ends it."""
     goal = [f"goal: p99 ≤ {plan.goal_ms:g} ms, a failed request counting as slower than all"] if plan.goal_ms else []
+    limits = [
+        f"stops itself when the mean of {one_line(name, 60) or 'a model'} that others ask goes above {most:g} ms"
+        for name, most in plan.live_limits.items()
+    ]
     return (
         *goal,
         f"answers: {plan.answers}",
+        *limits,
         f"stops itself above {100 * plan.max_errors:g} % errors, and when the model is loaded anew",
         "x here and ctrl+x everywhere stop it at once; it ends with this console, and with its terminal",
     )

@@ -91,7 +91,7 @@ class LoadRuns(Pane):
         if self.current is not None:
             made.append(_running(self.current, view, columns))
         for run in reversed(self.runs):
-            if self.wanted(f"{run.id} {run.model} {run.version} {run.load.words()} {run.by} {note_of(run)[1]}"):
+            if self.wanted(f"{run.id} {run.names} {run.load.words()} {run.by} {note_of(run)[1]}"):
                 made += self._rows(run, view, columns)
         if len(made) == 1:
             nothing = "no run matches the filter" if self.filter else "no run is kept yet: A begins one"
@@ -157,7 +157,7 @@ def _cells(run: Run, view: View) -> dict[str, str]:
     delay = run.config.get("delay", "").removesuffix(" µs")
     return {
         "run": str(run.id or none),
-        "model": one_line(f"{run.model} {run.version}", 80).strip(),
+        "model": one_line(run.names, 80),
         "started": _started(run.wall, view),
         **_load_cells(run.load),
         "done": units.rate(run.client.throughput) if valid else none,
@@ -185,7 +185,7 @@ def _running(now: Current, view: View, columns: Mapping[str, int]) -> Row:
     cells = {
         **dict.fromkeys(COLUMNS, none),
         "run": str(now.number),
-        "model": one_line(f"{now.plan.model} {now.plan.version}", 80).strip(),
+        "model": one_line(now.plan.names, 80),
         "started": _started(now.wall, view),
         **_load_cells(now.plan.load),
         "errors": str(last.errors) if last is not None else none,
@@ -211,7 +211,7 @@ def note_of(run: Run) -> tuple[Sign, str]:
 # ------------------------------------------------------------------------------------------------------------- to files
 
 HEADS = (
-    "run", "started", "by", "model", "version", "target", "load", "seconds", "inputs", "sent", "done", "done_per_s",
+    "run", "started", "by", "model", "target", "load", "seconds", "inputs", "sent", "done", "done_per_s",
     "errors", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "p99_9_ms", "max_ms", "mean_ms", "goal_p99_ms", "goal_met",
     "server_mean_ms", "server_wait_ms", "server_infer_ms", "server_batch", "delay", "max_batch", "instances", "ended",
     "steady", "not_valid",
@@ -228,7 +228,7 @@ def table(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     for run in runs:
         at, server, config = run.client.latency, run.server, run.config
         told: tuple[object, ...] = (
-            run.id or None, units.moment(run.wall, utc=True) + "Z", run.by, run.model, run.version, run.target,
+            run.id or None, units.moment(run.wall, utc=True) + "Z", run.by, run.names, run.target,
             run.load.words(), run.client.seconds, run.inputs, run.client.sent, run.client.done, run.client.throughput,
             failed(run), at.p50, at.p90, at.p95, at.p99, at.p99_9, at.max, at.mean, run.goal_ms, run.met,
             server.total_ms if server else None, server.queue_ms if server else None,

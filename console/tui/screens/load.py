@@ -121,7 +121,7 @@ class LoadScreen(BoxScreen):
             return stacked(body, ORDER, self.focused.id if self.focused else ORDER[0])
         shape = self.distribution.shape
         bands = 5 if shape is None else (len(shape.bounds_ms) + 1) * (2 if shape.second_shares else 1)
-        middle = max(4, min(bands + 2, body.height // 4))
+        middle = max(4, min(bands + 2, max(7, body.height // 4)))
         top = max(8, min(MOST_TOP, body.height - middle - max(LEAST_RUNS, body.height // 5)))
         width = max(LEAST_FORM, min(MOST_FORM, body.width * FORM_SHARE // 100))
         y = body.y + top
