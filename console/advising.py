@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from console.core.encode import to_json
-from console.core.model import Snapshot, Verdict
+from console.core.model import Effect, Helps, Snapshot, Verdict
 from console.core.plan import WrongInput
 from console.core.sign import ASCII_SIGNS, SIGNS, Sign
 from console.core.text import ascii_text, literal, one_line
-from console.planning.effect import Effect, Helps, effects
+from console.planning.effect import effects
 
 SCHEMA = 1
 LEAST_S, MOST_S = 2.0, 300.0

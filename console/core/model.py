@@ -994,6 +994,23 @@ class Proposal(Struct, frozen=True):
         return self.action, self.target, tuple(sorted(self.values.items())) if self.action else self.text
 
 
+Helps = Literal["yes", "no", "cannot tell"]
+
+
+class Effect(Struct, frozen=True):
+    """What a proposal would come to, by the batcher model (planning/effect.py; here, since that loads numpy)."""
+
+    text: str
+    """`mean 2.94 → 1.84 ±0.1 ms, batch 4.3 → 1.9`; or why nothing can be said."""
+    helps: Helps = "cannot tell"
+    """Whether the mean of a request's time falls by more than the prediction may be off, or all are served that now are
+    not."""
+    trust: str = ""
+    """good, fair, poor; "" = nothing was predicted."""
+    reasons: tuple[str, ...] = ()
+    """Why the trust is not better."""
+
+
 class Verdict(Struct, frozen=True):
     """One sentence of Why, with its proof (screens.md section 3)."""
 

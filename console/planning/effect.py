@@ -6,12 +6,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Literal
-
-from msgspec import Struct
 
 from console.core import units
-from console.core.model import ModelRow, Proposal
+from console.core.model import Effect, Helps, ModelRow, Proposal
 from console.core.plan import WrongInput
 from console.planning import batching_change
 from console.planning.observed import observe_window
@@ -20,23 +17,6 @@ from console.planning.prediction import Figure, Prediction, grid, scheduling_of
 SET = "batching.set"
 WITHIN_S = 3.0
 """Seconds that all proposals of a model may take together."""
-Helps = Literal["yes", "no", "cannot tell"]
-
-
-class Effect(Struct, frozen=True):
-    """Of one proposal."""
-
-    text: str
-    """`mean 2.94 → 1.84 ±0.1 ms, batch 4.3 → 1.9`; or why nothing can be said."""
-    helps: Helps = "cannot tell"
-    """Whether the mean of a request's time falls by more than the prediction may be off, or all are served that now are
-    not."""
-    trust: str = ""
-    """good, fair, poor; "" = nothing was predicted."""
-    reasons: tuple[str, ...] = ()
-    """Why the trust is not better."""
-
-
 NOTHING = Effect("not predicted: no model of it is at hand")
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
+import subprocess
+import sys
 from typing import Any
 
 from msgspec.structs import replace
@@ -70,3 +74,10 @@ def test_where_the_batcher_model_does_not_hold_nothing_is_said() -> None:
     (found,) = effects((model(20, wait=9.0, batch=1.2, sequence_batching=True),), (proposal(delay_us="0"),))
     assert found.helps == "cannot tell"
     assert found.text.startswith("not predicted: m batches sequences")
+
+
+def test_who_gets_an_effect_from_the_helper_loads_no_numpy() -> None:
+    """It comes as a pickle, and unpickling imports where the class is: numpy would stay in the console's memory."""
+    told = base64.b64encode(pickle.dumps(effects((), (proposal(delay_us="0"),))))
+    code = f"import base64, pickle, sys; pickle.loads(base64.b64decode({told!r})); sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from console.core.model import Verdict
+from console.core.model import Effect, Helps, Verdict
 from console.core.sign import Sign
 from console.core.text import one_line
 from console.tui.panes.base import Pane, View
@@ -16,14 +15,11 @@ from console.tui.signs import SIGN_STYLES, SIGNS
 from console.tui.widgets.cells import Line, between
 from console.tui.widgets.lines import Row
 
-if TYPE_CHECKING:
-    from console.planning.effect import Effect
-
 CELLS = 12
 ADVICE = 14
 MOST = 8
 BLANK = Row(())
-HELPS: Mapping[str, Sign] = {"yes": "ok", "no": "warn", "cannot tell": "unknown"}
+HELPS: Mapping[Helps, Sign] = {"yes": "ok", "no": "warn", "cannot tell": "unknown"}
 
 
 class WhyPane(Pane):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from textual.geometry import Region
 
 from console.clients.aside import Aside
-from console.core.model import Proposal, Verdict
+from console.core.model import Effect, Proposal, Verdict
 from console.tui.acting import FromThread
 from console.tui.lane import Lane
 from console.tui.panes.base import Pane, View
@@ -16,9 +16,6 @@ from console.tui.panes.problems import ProblemsPane, key_of
 from console.tui.panes.why_details import WhyPane
 from console.tui.screens.base import BoxScreen, Places
 from console.tui.screens.problems import open_details
-
-if TYPE_CHECKING:
-    from console.planning.effect import Effect
 
 AGAIN_S = 30.0
 """Seconds after which effects are reckoned anew: traffic changes."""
