@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -178,11 +179,24 @@ class SwapPlan:
         return Check("ok" if share < BUSY_ENOUGH else "warn", text)
 
     def _anew(self) -> list[Check]:
+        """Seen on 2.51.0 with a folder that can be written: the version was loaded anew as its count went down, and the
+        new one as the old one was dropped; with one that is mounted read-only neither, and no request was lost."""
         config = self.seen.config
-        if config is None or config.backend != "python":
+        if config is None or config.backend != "python" or self._is_read_only():
             return []
-        text = "a Python model may be loaded anew for its first change of the count (its __pycache__ is newer than it)"
-        return [Check("note", f"{text}: one copy more meanwhile")]
+        text = (
+            "Triton may load a Python model anew for its first change after a load (its __pycache__ is newer by then)"
+        )
+        return [Check("note", f"{text}: one copy with 1 instance more for that long")]
+
+    def _is_read_only(self) -> bool:
+        """The server cannot write beside the model's program."""
+        container, disk = self.seen.container, self.seen.disk
+        if container is None or disk is None:
+            return False
+        held = [mount for mount in container.mounts if mount.source and Path(disk.path).is_relative_to(mount.source)]
+        closest = max(held, key=lambda mount: len(mount.source), default=None)
+        return closest is not None and closest.read_only
 
     def _on_disk(self) -> Check:
         folder = self.seen.disk_version(self.new)

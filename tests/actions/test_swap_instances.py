@@ -95,7 +95,7 @@ def test_the_plan_names_each_step_and_its_way_back(server: ModelServer, box: Box
     assert named["raise"].text == "3 instances of 2 in place"
     assert all(step.if_it_fails for step in plan.steps)
     assert any("1 instance of each version serves, not 3 instances" in line for line in plan.effects)
-    assert any("its __pycache__ is newer" in check.text for check in plan.checks)
+    assert any("its __pycache__ is newer by then" in check.text for check in plan.checks)
     assert len(plan.by_hand) == 4
 
 
