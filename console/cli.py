@@ -174,6 +174,9 @@ def _add_loadtest(parser: argparse.ArgumentParser) -> None:
     much = parser.add_argument_group("how much")
     much.add_argument("--concurrency", metavar="N", help="closed loop: N at once (default 1); A..B or A,B,C too")
     much.add_argument("--rate", metavar="R", help="open loop: R a second, whatever the answers; A..B or A,B,C too")
+    much.add_argument(
+        "--rate-file", metavar="FILE", default="", help="open loop: recorded rates, CSV lines seconds,rate"
+    )
     much.add_argument("--poisson", action="store_true", help="by chance as users come, not evenly")
     much.add_argument("--chance", type=int, metavar="N", default=0, help="fixes what is by chance")
     much.add_argument("--duration", metavar="TIME", default="30s", help="how long (default 30s)")
@@ -436,6 +439,7 @@ def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
         live_limits=options.max_live_ms,
         look=options.look_before,
         mix=options.mix,
+        rate_file=options.rate_file,
         engine=options.engine,
         binary=options.perf_analyzer,
     )

@@ -202,6 +202,19 @@ def _lives(pid: int) -> bool:
     return found is not None and found.state != "Z"
 
 
+def test_a_recorded_rate_is_replayed(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rates.csv").write_text("seconds,rate\n0,20\n0.5,60\n1,0\n")
+    words = ("ranking", "--rate-file", str(tmp_path / "rates.csv"), "--warmup", "0", "--look-before", "0")
+    assert run(*words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["client"]["sent"] == 40
+    assert [stage["sent"] for stage in found["client"]["stages"]] == [10, 30, 0]
+    assert run(*words, "--rate", "5") == 64
+    assert "--rate-file tells the rate itself" in capsys.readouterr().err
+    assert run(*words[:2], "/nonexistent") == 64
+    assert "--rate-file: /nonexistent cannot be read" in capsys.readouterr().err
+
+
 def test_a_report_of_perf_analyzer_is_kept(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("rank", "--import", str(REPORTS / "plain.csv")) == 0
     told = capsys.readouterr().out

@@ -10,14 +10,15 @@ Pure. Times are seconds or whole nanoseconds from the beginning of the part.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from math import isfinite, sqrt
 from typing import Literal
 
 from msgspec import Struct
 
 from console.core.plan import WrongInput
-from console.core.text import one_line
+from console.core.text import decode, one_line
 
 MOST_CALLERS = 1024
 MOST_RATE = 50_000.0
@@ -27,6 +28,8 @@ MOST_REQUESTS = 20_000_000
 MOST_STEPS = 50
 RAMP_PIECES = 10
 """Of a ramp, figures are told for so many parts of it, each a second long at least."""
+MOST_RATES = 3600
+RATE_FILE = "--rate-file"
 NS = 1_000_000_000
 
 
@@ -65,6 +68,9 @@ class Load(Struct, frozen=True):
     def words(self) -> str:
         """Such as `open loop, Poisson, 800/s` or `closed loop, 16 at once`."""
         levels = ", ".join(_level(step) for step in self.steps)
+        if len(self.steps) > MOST_STEPS:
+            low = min(min(step.first, step.last) for step in self.steps)
+            levels = f"{len(self.steps)} rates of {low:g} to {self.peak:g}"
         if self.loop == "closed":
             return f"closed loop, {levels} at once"
         return f"open loop, {'Poisson' if self.poisson else 'constant'}, {levels}/s"
@@ -117,7 +123,7 @@ def warm_up(load: Load, seconds: float) -> Load | None:
     """What runs before and is left out: the first level, with other chance; None for 0 seconds."""
     if not (isfinite(seconds) and 0 <= seconds <= LONGEST_S):
         raise WrongInput(f"--warmup must be from 0 to {LONGEST_S:g} s, not {seconds:g} s")
-    level = load.steps[0].first
+    level = next((step.first for step in load.steps if step.first), load.peak)
     return Load(load.loop, (Step(level, level, seconds),), load.poisson, load.seed + 1) if seconds else None
 
 
@@ -125,6 +131,8 @@ def pieces(load: Load) -> tuple[Step, ...]:
     """What has figures of its own: the steps, and parts of the ramps; () for one level throughout."""
     if len(load.steps) == 1 and load.steps[0].first == load.steps[0].last:
         return ()
+    if len(load.steps) > MOST_STEPS:
+        return _grouped(load.steps)
     found: list[Step] = []
     for step in load.steps:
         number = 1 if step.first == step.last else max(1, min(RAMP_PIECES, int(step.seconds)))
@@ -133,6 +141,60 @@ def pieces(load: Load) -> tuple[Step, ...]:
             Step(step.first + rise * at, step.first + rise * (at + 1), step.seconds / number) for at in range(number)
         ]
     return tuple(found)
+
+
+def _grouped(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Recorded rates in RAMP_PIECES parts, each from its lowest to its highest."""
+    size = -(-len(steps) // RAMP_PIECES)
+    found = []
+    for at in range(0, len(steps), size):
+        part = steps[at : at + size]
+        levels = [level for step in part for level in (step.first, step.last)]
+        found.append(Step(min(levels), max(levels), sum(step.seconds for step in part)))
+    return tuple(found)
+
+
+def recorded(body: bytes, name: str, *, poisson: bool, seed: int, count: int) -> Load:
+    """A load of rates that were recorded: CSV lines `seconds,rate`, seconds from the beginning; a rate holds until the
+    next line's time, the last one as long as the one before it. WrongInput names the line."""
+    rows = _rates(body, name)
+    if len(rows) < 2:
+        raise WrongInput(f"{RATE_FILE}: {name} has {len(rows)} rates; it takes two to tell how long one holds")
+    times = [at for _, at, _ in rows]
+    spans = [after - at for at, after in pairwise(times)]
+    if (low := min(spans)) <= 0:
+        raise WrongInput(
+            f"{RATE_FILE}: line {rows[spans.index(low) + 1][0]} of {name} is not later than the one before"
+        )
+    steps = tuple(Step(rate, rate, span) for (_, _, rate), span in zip(rows, [*spans, spans[-1]], strict=True))
+    load = Load("open", steps, poisson, seed, count)
+    if load.seconds > LONGEST_S:
+        raise WrongInput(f"{RATE_FILE}: {name} lasts {load.seconds:.0f} s; at most {LONGEST_S:g} s are possible")
+    due = sum(step.first * step.seconds for step in steps)
+    if not 1 <= due <= MOST_REQUESTS:
+        raise WrongInput(f"{RATE_FILE}: {name} makes {due:.0f} requests; from 1 to {MOST_REQUESTS} are possible")
+    return load
+
+
+def _rates(body: bytes, name: str) -> list[tuple[int, float, float]]:
+    """(line, seconds, rate) of each line; a heading may stand first."""
+    found: list[tuple[int, float, float]] = []
+    for number, line in enumerate(decode(body).splitlines(), 1):
+        if not line.strip():
+            continue
+        cells, where = line.split(","), f"{RATE_FILE}: line {number} of {name}"
+        try:
+            at, rate = (float(cell) for cell in cells)
+        except ValueError:
+            if number == 1 and [cell.strip() for cell in cells] == ["seconds", "rate"]:
+                continue
+            raise WrongInput(f"{where} must be seconds,rate, not {one_line(line, 60)!r}") from None
+        if not (0 <= at <= 1e9 and 0 <= rate <= MOST_RATE):
+            raise WrongInput(f"{where} needs a rate from 0 to {MOST_RATE:g}, and seconds from 0")
+        found.append((number, at, rate))
+        if len(found) > MOST_RATES:
+            raise WrongInput(f"{RATE_FILE}: {name} has more than {MOST_RATES} rates")
+    return found
 
 
 def callers(load: Load, at: float) -> int:

@@ -27,6 +27,7 @@ from console.loadgen.measure import Asked, Plan, Statistics
 
 RATE, CALLERS, MIX = "--rate", "--concurrency", "--mix"
 MOST_MIXED = 7
+MOST_RATE_FILE = 1024 * 1024
 MOST_SHARE = 0.999
 
 
@@ -60,6 +61,8 @@ class Wish(Struct, frozen=True):
     """How long others' traffic is looked at before."""
     mix: Sequence[str] = ()
     """`MODEL=0.3` or `MODEL/VERSION=0.3`: asked too, with that share of the requests."""
+    rate_file: str = ""
+    """Recorded rates instead of one: CSV lines `seconds,rate`."""
     engine: str = ""
     """`perf_analyzer`; "": our own."""
     binary: str = ""
@@ -183,9 +186,17 @@ def _fits_engine(wish: Wish) -> None:
         raise WrongInput(
             f"{CALLERS} must be one number for perf_analyzer, not {one_line(wish.concurrency or '', 80)!r}"
         )
-    own = {"--golden": wish.golden, "--data": wish.data, MIX: wish.mix, "--max-live-ms": wish.live_limits,
-           "--count": wish.count, "--priority": wish.priority, "--queue-timeout-us": wish.queue_timeout_us,
-           "--slo-p99-ms": wish.goal_ms is not None}  # fmt: skip
+    own = {
+        schedule.RATE_FILE: wish.rate_file,
+        "--golden": wish.golden,
+        "--data": wish.data,
+        MIX: wish.mix,
+        "--max-live-ms": wish.live_limits,
+        "--count": wish.count,
+        "--priority": wish.priority,
+        "--queue-timeout-us": wish.queue_timeout_us,
+        "--slo-p99-ms": wish.goal_ms is not None,
+    }
     if given := next((flag for flag, value in own.items() if value), ""):
         raise WrongInput(f"{given} is not for perf_analyzer; leave it or --engine out")
 
@@ -193,9 +204,18 @@ def _fits_engine(wish: Wish) -> None:
 def _load(wish: Wish) -> tuple[schedule.Load, schedule.Load | None]:
     if wish.rate is not None and wish.concurrency is not None:
         raise WrongInput(f"{RATE} is an open loop and {CALLERS} a closed one; give one of them")
-    if wish.poisson and wish.rate is None:
+    if wish.rate_file and (wish.rate is not None or wish.concurrency is not None):
+        raise WrongInput(f"{schedule.RATE_FILE} tells the rate itself; leave {RATE} and {CALLERS} out")
+    if wish.poisson and wish.rate is None and not wish.rate_file:
         raise WrongInput(f"--poisson goes with {RATE}")
     length = seconds(wish.duration, "--duration")
+    if wish.rate_file:
+        body, name = (
+            read(schedule.RATE_FILE, wish.rate_file, MOST_RATE_FILE)[0],
+            one_line(Path(wish.rate_file).name, 80),
+        )
+        load = schedule.recorded(body, name, poisson=wish.poisson, seed=wish.seed, count=wish.count)
+        return load, schedule.warm_up(load, seconds(wish.warmup, "--warmup"))
     if wish.rate is not None:
         load = schedule.make("open", wish.rate, length, poisson=wish.poisson, seed=wish.seed, count=wish.count)
     else:

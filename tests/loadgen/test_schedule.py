@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from console.core.plan import WrongInput
-from console.loadgen.schedule import NS, Load, Step, callers, intended, make, pieces, warm_up
+from console.loadgen.schedule import NS, Load, Step, callers, intended, make, pieces, recorded, warm_up
 
 steps = st.builds(Step, st.floats(0.5, 500), st.floats(0.5, 500), st.floats(0.05, 5))
 loads = st.builds(
@@ -115,6 +115,54 @@ def test_what_cannot_be_is_one_sentence(loop: str, levels: str, seconds: float, 
 def test_a_warm_up_that_cannot_be(seconds: float) -> None:
     with pytest.raises(WrongInput, match="--warmup must be from 0"):
         warm_up(make("open", "5", 1.0), seconds)
+
+
+def replay(body: bytes) -> Load:
+    return recorded(body, "r.csv", poisson=False, seed=0, count=0)
+
+
+def test_recorded_rates_are_sent_as_they_were() -> None:
+    load = replay(b"seconds,rate\n0,10\n2, 0\n3,50.5\n\n5,20\n")
+    assert load.steps == (Step(10, 10, 2), Step(0, 0, 1), Step(50.5, 50.5, 2), Step(20, 20, 2))
+    times = [at / NS for at in intended(load)]
+    assert [sum(low <= at < high for at in times) for low, high in ((0, 2), (2, 3), (3, 5), (5, 7))] == [20, 0, 101, 40]
+    assert load.words() == "open loop, constant, 10, 0, 50.5, 20/s"
+    assert replay(b"1000,5\n1001,6\n").steps == (Step(5, 5, 1), Step(6, 6, 1))
+    warm = warm_up(replay(b"0,0\n1,7\n"), 2.0)
+    assert warm is not None
+    assert warm.steps == (Step(7, 7, 2.0),)
+
+
+def test_an_hour_of_seconds_has_few_figures_and_short_words() -> None:
+    load = replay(b"".join(b"%d,%d\n" % (at, at % 100) for at in range(3600)))
+    assert load.words() == "open loop, constant, 3600 rates of 0 to 99/s"
+    assert pieces(load) == (Step(0, 99, 360),) * 10
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "r.csv has 0 rates"),
+        (b"0,5\n", "r.csv has 1 rates"),
+        (b"a,b\n", "line 1 of r.csv must be seconds,rate, not 'a,b'"),
+        (b"0,1\nseconds,rate\n", "line 2 of r.csv must be"),
+        (b"0,1\n1,2,3\n", "line 2 of r.csv must be"),
+        (b"0,1\n1,-2\n", "line 2 of r.csv needs a rate from 0 to 50000"),
+        (b"0,1\n1,nan\n", "line 2 of r.csv needs"),
+        (b"0,1\n1,50001\n", "line 2 of r.csv needs"),
+        (b"0,1\n5,1\n\n4,1\n", "line 4 of r.csv is not later"),
+        (b"0,1\n0,1\n", "line 2 of r.csv is not later"),
+        (b"0,1\n3000,1\n", "r.csv lasts 6000 s; at most 3600"),
+        (b"0,0\n1,0\n", "r.csv makes 0 requests"),
+        (b"0,50000\n1800,50000\n", "r.csv makes 180000000 requests"),
+        (b"".join(b"%d,1\n" % at for at in range(3601)), "more than 3600 rates"),
+        (b"\x89PNG\xff", "line 1 of r.csv must be"),
+    ],
+)
+def test_rates_that_cannot_be(body: bytes, said: str) -> None:
+    with pytest.raises(WrongInput, match=r"^--rate-file: ") as raised:
+        replay(body)
+    assert said in str(raised.value)
 
 
 def test_pieces_with_figures_of_their_own() -> None:
