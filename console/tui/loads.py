@@ -215,13 +215,13 @@ class Loads:
         while not doors.ready() and not self._closing.wait(0.2):
             pass
         self.by = doors.by()
-        self._later(self.read_runs)
+        self.later(self.read_runs)
         last: tuple[Running, ...] = ()
         while not self._closing.is_set():
             found = doors.going_on()
             if found != last:
                 last = found
-                self._later(partial(self._seen, found))
+                self.later(partial(self._seen, found))
             self._closing.wait(LOOK_EVERY)
 
     def _seen(self, found: tuple[Running, ...]) -> None:
@@ -279,10 +279,10 @@ class Loads:
         self.told = ""
 
         def tell(progress: Progress, live: Sequence[Live]) -> None:
-            self._later(partial(self._progress, now, progress, live))
+            self.later(partial(self._progress, now, progress, live))
 
         def ended(run: Run | None, error: str) -> None:
-            self._later(partial(self._ended, now, run, error))
+            self.later(partial(self._ended, now, run, error))
 
         self._thread = threading.Thread(
             target=lambda: attempt(lambda: doors.measure(plan, tell, now.begun), ended), name="load", daemon=True
@@ -364,14 +364,15 @@ class Loads:
 
     # -------------------------------------------------------------------------------------------------------- threads
 
-    def _later(self, call: Callable[[], None]) -> None:
+    def later(self, call: Callable[[], None]) -> None:
+        """Have it done in the UI thread; any thread, also when the app has ended."""
         self.app.post_message(FromThread(call))
 
     def work(self, job: Callable[[], Result], then: Callable[[Result | None, str], None]) -> None:
         """`job` in a thread; then, in the UI thread, `then` with its result or one sentence."""
 
         def ended(result: Result | None, error: str) -> None:
-            self._later(lambda: then(result, error))
+            self.later(lambda: then(result, error))
 
         threading.Thread(target=lambda: attempt(job, ended), name="loads", daemon=True).start()
 

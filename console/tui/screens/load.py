@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, cast
 from textual.geometry import Region
 
 from console.core.text import one_line
-from console.tui.acting import FromThread
 from console.tui.commands import Command
 from console.tui.desk import Request
 from console.tui.lane import Lane
-from console.tui.loads import Current, Told
+from console.tui.loads import Current, Loads, Told
 from console.tui.panes import load_compare, load_runs
 from console.tui.panes.base import Pane, View
 from console.tui.panes.form_pane import FormPane
@@ -79,6 +78,7 @@ class LoadScreen(BoxScreen):
         self._checks = Lane(self._later)
         self._shapes = Lane(self._later)
         self._means = Lane(self._later)
+        self._loads: Loads | None = None
         self._edits = 0
         self._asked: object = None
         """What the distribution was asked for."""
@@ -86,7 +86,12 @@ class LoadScreen(BoxScreen):
         self._was: Current | None = None
 
     def _later(self, call: Callable[[], None]) -> None:
-        self.app.post_message(FromThread(call))
+        """Threads may outlive the app, so it is asked by the loads, which know it."""
+        assert self._loads is not None
+        self._loads.later(call)
+
+    def on_mount(self) -> None:
+        self._loads = self.app_.loads
 
     # ---------------------------------------------------------------------------------------------------------- panes
 
@@ -570,10 +575,12 @@ class TuneWith(Command):
             return
         app.choose_model(run.model)
         app.go("tune")
+        from console.tui.panes.tune_live import Measured
         from console.tui.screens.tune import TuneScreen
 
         if isinstance(app.box, TuneScreen):
-            app.box.measured_by(f"by load run {run.id}", run.wall + run.client.wall_s, figures_of(run))
+            ended = run.wall + run.client.wall_s
+            app.box.measured_by(run.model, Measured(ended, f"by load run {run.id}", figures_of(run)))
 
 
 def figures_of(run: Run) -> dict[str, float]:

@@ -123,6 +123,7 @@ class TuneScreen(BoxScreen):
         self._edits = 0
         self._sample: Sample | None = None
         self._by_m: Measured | None = None
+        self._by_run: dict[str, Measured] = {}
 
     def _later(self, call: Callable[[], None]) -> None:
         self.app.post_message(FromThread(call))
@@ -333,14 +334,14 @@ class TuneScreen(BoxScreen):
         row = self.live.row
         if row is None or row.flow is None or view.snapshot.stats.mono is None:
             return "the statistics of this model are not known"
+        self._by_run.pop(self.model, None)
         self._sample = Sample(view.snapshot.stats.mono, view.wall, row.flow.stats)
         self.live.measuring = 0.0
         return ""
 
-    def measured_by(self, origin: str, wall: float, figures: dict[str, float]) -> None:
-        """Take what a load run found of this model as the measurement."""
-        self._by_m = Measured(wall, origin, figures)
-        self._sample = None
+    def measured_by(self, model: str, measured: Measured) -> None:
+        """Take what a load run found of a model as its measurement, until `m` measures anew."""
+        self._by_run[model] = measured
         self.app_.refresh_now()
 
     def _measure_on(self, row: ModelRow | None, view: View) -> None:
@@ -361,6 +362,8 @@ class TuneScreen(BoxScreen):
         self._by_m = Measured(view.wall, f"by m, {span:.0f} s", figures_of_window(found, row.instances, util))
 
     def _newest_measured(self) -> Measured | None:
+        if self.model in self._by_run:
+            return self._by_run[self.model]
         found = [one for one in (self._by_m, _by_change(self.experiments.records)) if one is not None]
         return max(found, key=lambda one: one.wall, default=None)
 
