@@ -29,7 +29,7 @@ from console.core.model import (
 )
 from console.core.plan import Check, Refused, Target, WrongInput
 from console.core.podman_frames import RawLine
-from console.core.text import one_line
+from console.core.text import one_line, whole_number
 from console.core.triton_command import flag_value
 from console.core.triton_log import LineReader
 from console.sources.repository import RepositorySource
@@ -147,6 +147,12 @@ def identity(name: str, ready: frozenset[tuple[str, str]], container: ContainerS
     if container is not None:
         found["container"] = f"{container.id[:12]} since {container.started_wall or 0:.0f}"
     return found
+
+
+def largest_ready(told: Mapping[str, str]) -> int | None:
+    """Of an `identity`: the version that unversioned requests went to; None where none was READY."""
+    versions = [whole_number(version) for version in told.get("ready", "").split(",")]
+    return max((version for version in versions if version is not None), default=None)
 
 
 def model_state(box: Box, name: str) -> Mapping[str, str]:

@@ -134,9 +134,9 @@ class SwapHere(Swap):
 
 
 class BackToBefore(ModelAct):
-    """Back to the version before: a swap to the next smaller one on disk (plan first)."""
+    """Back to the version that served before, as the audit tells; else the next smaller on disk (plan first)."""
 
-    ID, KEYS, LABEL, ACTION = "models.back", ("b",), "back", "model.swap"
+    ID, KEYS, LABEL, ACTION = "models.back", ("b",), "back", "model.back"
 
     def why_not(self, app: ConsoleApp) -> str | None:
         key = model_here(app)
@@ -145,15 +145,7 @@ class BackToBefore(ModelAct):
         name = one_line(key.name, 80)
         if serving(app, key.name) is None:
             return f"no version of {name} serves: o loads it"
-        if before(app, key.name) is None:
-            return f"{name} has no version before {serving(app, key.name)} on disk"
-        return None
-
-    def on_model(self, app: ConsoleApp, key: ModelKey) -> None:
-        version = before(app, key.name)
-        if version is not None:
-            values = {"version": version}
-            app.acting.request(Request(self.ACTION, key.name, values, self.identity(app, key)))
+        return None if others(app, key.name) else f"{name} has no other version on disk"
 
 
 def others(app: ConsoleApp, model: str) -> list[str]:
@@ -163,13 +155,6 @@ def others(app: ConsoleApp, model: str) -> list[str]:
     disk = snapshot.repository.value.models if snapshot.repository.value else ()
     known = {str(one.version) for found in disk if found.name == model for one in found.versions} | set(rows)
     return sorted((one for one in known if one.isdecimal() and rows.get(one) != "READY"), key=int)
-
-
-def before(app: ConsoleApp, model: str) -> str | None:
-    """The largest version under the one that serves; None where there is none."""
-    now = serving(app, model)
-    found = [one for one in others(app, model) if now is not None and int(one) < int(now)]
-    return found[-1] if found else None
 
 
 class KeepGolden(ModelAct):

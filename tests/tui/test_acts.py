@@ -537,7 +537,7 @@ async def test_without_a_desk_nothing_can_be_changed(tmp_path: Path) -> None:
         ("models", "o", "model.load", "ranking"),
         ("models", "x", "model.unload", "ranking"),
         ("models", "r", "model.reload", "ranking"),
-        ("models", "b", "model.swap", "ranking"),
+        ("models", "b", "model.back", "ranking"),
         ("models", "W", "golden.keep", "ranking"),
         ("models", "T", "trace.set", "ranking"),
         ("container", "x", "container.stop", "triton"),
@@ -582,7 +582,7 @@ async def test_what_cannot_be_acted_on_says_why(tmp_path: Path, monkeypatch: Mon
         await settled(app, pilot)
         assert notices(app)[-2:] == [
             "recall has no other version: copy one into its folder first",
-            "recall has no version before 7 on disk",
+            "recall has no other version on disk",
         ]
         app.go("container")
         await settled(app, pilot)
