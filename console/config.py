@@ -101,6 +101,15 @@ class Actions(Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds that a container gets to stop before it is killed; more than Triton's own 30 s of draining."""
 
 
+class Recording(Struct, frozen=True, forbid_unknown_fields=True):
+    """What `R` and `gpuconsole record` write."""
+
+    folder: str = ""
+    """Empty: recordings in the state folder."""
+    limit_mib: int = 300
+    """Beyond this the oldest files go; a day of three models has about 40 MiB."""
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings."""
 
@@ -111,6 +120,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     ui: Ui = Ui()
     safety: Safety = Safety()
     actions: Actions = Actions()
+    recording: Recording = Recording()
 
 
 SECRET = frozenset({"triton.headers"})
@@ -124,6 +134,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {
     "actions.load_timeout": (1, 86400),
     "actions.start_timeout": (1, 86400),
     "actions.stop_timeout": (1, 86400),
+    "recording.limit_mib": (8, 1 << 20),
 }
 """Allowed range of numbers; outside it is a ConfigError."""
 
