@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
+from console.core.finding import Finding, Report
 from console.core.model import (
     ContainerState,
     Event,
@@ -17,6 +18,7 @@ from console.core.model import (
     KeptContainer,
     LogLine,
     PodmanState,
+    Reading,
     Standing,
     UnitState,
 )
@@ -164,8 +166,8 @@ def _log(lines: tuple[LogLine, ...], box: Box | None = None, width: int = WIDTH,
 def test_the_log_as_drawn() -> None:
     lines = _log(drawn.log_lines())
     assert lines[0].startswith("05:39:57.501 I server.cc             | ranking | 2 | READY |")
-    assert lines[1].endswith("+177")
-    assert lines[3].endswith("event a  +59")
+    assert lines[1].endswith("enter: L05  +189")
+    assert lines[3].endswith("event a  enter: L05  +71")
     assert lines[4].endswith("event d")
     assert lines[7].endswith("41 times")
     assert "[/x] \\x1b[31mnot a colour" in lines[8]
@@ -193,7 +195,7 @@ def test_levels_and_wrapping() -> None:
     assert [line[13] for line in trouble] == ["E", "E", "E", "W"]
     wrapped = _log(drawn.log_lines(), kind="wrapped")
     assert len(wrapped) > 9
-    assert not any(line.endswith("+177") for line in wrapped)
+    assert not any(line.endswith("+189") for line in wrapped)
 
 
 def test_spans_leave_older_lines_out() -> None:
@@ -326,6 +328,36 @@ def test_lines_that_came_while_follow_was_off_are_counted() -> None:
     pane.lines(view)
     assert pane.unseen == 3
     assert "3 new below" in "".join(text for text, _ in pane.title(view))
+
+
+def test_enter_says_what_an_error_means_and_whose_it_is() -> None:
+    finding = Finding("L05", "engine", "models", "fail", "rerank 3 was built by TensorRT 8.5.3, the server has 10.0.1")
+    box = drawn_box(checks=good("checks", Report(findings=(finding,))))
+    lines = _log(drawn.log_lines(), box, expanded={4})
+    at = next(n for n, text in enumerate(lines) if text.split() == ["model", "rerank"])
+    told = " ".join(" ".join(lines[at:]).split())
+    assert "read with the 2 error lines before it means the engine was built by another version of TensorRT" in told
+    assert told.count("why") == 1, "the same check decides all three: it is told once"
+    assert "this box ✗ L05 rerank 3 was built by TensorRT 8.5.3, the server has 10.0.1" in told
+    assert told.index("another version of TensorRT") < told.index("also a TensorRT engine cannot be loaded"), (
+        "the cause stands first"
+    )
+    cause = " ".join(_log(drawn.log_lines(), box, expanded={2}))
+    assert "rerank   likely: its load failed right after this line" in cause
+    assert all(len(line) <= WIDTH for line in lines)
+    narrow = _log(drawn.log_lines(), box, width=78, expanded={4})
+    assert any("✗ L05 rerank 3 was built by" in line for line in narrow)
+    assert all(len(line) <= 78 for line in narrow)
+
+
+def test_enter_where_nothing_is_known_says_so_and_without_a_checklist_too() -> None:
+    odd = LogLine(NOW, "stderr", "the flux capacitor is empty", "E", "x.cc")
+    assert _log((odd,), expanded={1})[-1].endswith("means     not known here; Checks (6) look at the box itself")
+    plain = LogLine(NOW, "stderr", "Started HTTPService at 0.0.0.0:8000", "I", "x.cc")
+    assert len(_log((plain,), expanded={1})) == 1
+    box = drawn_box(checks=Reading("checks", 300.0))
+    engine = "\n".join(_log(drawn.log_lines(), box, expanded={4}))
+    assert "L05, E05: the checklist was not read yet" in engine
 
 
 def test_copying_gives_the_whole_line() -> None:

@@ -10,6 +10,7 @@ from console.core.model import Event, LogLine, PodmanState, Snapshot
 from console.core.store import lettered
 from console.core.text import one_line
 from console.tui.messages import TOO_FAST
+from console.tui.panes import log_explained
 from console.tui.panes.base import Pane, View
 from console.tui.panes.log_entries import Entry, LogEntries
 from console.tui.panes.wording import failed, sign, wrapped
@@ -38,7 +39,7 @@ WIDE = 100
 class ContainerLog(Pane):
     """Rows of the log. Those that came are appended once a second; only what is on the screen is ever drawn."""
 
-    FIELDS = ("container", "events", "gaps")
+    FIELDS = ("container", "events", "gaps", "checks")
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
         super().__init__(id=id)
@@ -111,6 +112,7 @@ class ContainerLog(Pane):
             view.width,
             view.utc,
             frozenset(self.expanded),
+            view.snapshot.checks if self.expanded else None,
             self.entries.inserted,
         )
         if made != self._made:
@@ -159,7 +161,9 @@ class ContainerLog(Pane):
     def _entry_rows(self, entry: Entry, view: View) -> list[Row]:
         if entry.line is None:
             return [Row(((f"── {entry.mark} {view.clock(entry.wall)} ──", "note"),), entry.number)]
-        if self.kind == "wrapped" or entry.number in self.expanded:
+        if entry.number in self.expanded:
+            return [*self._wrapped(entry, entry.line, view), *self._explained(entry, view)]
+        if self.kind == "wrapped":
             return self._wrapped(entry, entry.line, view)
         return [Row(self._drawn_entry(entry, entry.line, view.width, view.utc), entry.number)]
 
@@ -172,6 +176,8 @@ class ContainerLog(Pane):
             notes = [f"{entry.times} times"] if entry.times > 1 else []
             letter = self._letter(line)
             notes += [f"event {letter}"] if letter else []
+            meaning = log_explained.note(line)
+            notes += [meaning] if meaning else []
             shown, tail = _fitted(one_line(line.text).rstrip(), line.truncated, notes, room)
             style = LEVEL_STYLES.get(line.level or "", "")
             return (*head, *self._marked(shown, style), (tail, "dim"))
@@ -188,6 +194,22 @@ class ContainerLog(Pane):
         style = LEVEL_STYLES.get(line.level or "", "")
         made = [Row((*head, *self._marked(pieces[0], style)), entry.number)]
         return [*made, *(Row(((" " * indent, ""), *self._marked(piece, style))) for piece in pieces[1:])]
+
+    def _explained(self, entry: Entry, view: View) -> list[Row]:
+        """What the opened line means, from the lines around it (a restart parts them)."""
+        lines: list[LogLine] = []
+        at = -1
+        for one in self.entries.entries:
+            if one.line is None:
+                if at >= 0:
+                    break
+                lines = []
+                continue
+            if one.number == entry.number:
+                at = len(lines)
+            lines.append(one.line)
+        indent = sum(width(text) for text, _ in prefix(lines[at], view.width, view.utc)) if view.width >= WIDE else 2
+        return log_explained.rows(lines, at, view.snapshot, view.width, indent) if at >= 0 else []
 
     def _marked(self, text: str, style: str) -> tuple[Segment, ...]:
         """The text with what the filter found standing out."""
@@ -259,7 +281,7 @@ class ContainerLog(Pane):
         self.again()
 
     def toggle_line(self) -> None:
-        """`enter`: the whole line, wrapped; again: one row."""
+        """`enter`: the whole line, wrapped, and what it means; again: one row."""
         if isinstance(self.cursor, int):
             self.follow = False
             self.expanded ^= {self.cursor}

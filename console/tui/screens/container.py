@@ -37,7 +37,7 @@ class ContainerScreen(BoxScreen):
         ("sort.left", "> span"),
         "view.next",
         ("copy", "copy line"),
-        ("open", "whole line"),
+        ("open", "meaning"),
         ("log", "full screen"),
         ("escape", "back"),
         "palette",
@@ -50,6 +50,7 @@ class ContainerScreen(BoxScreen):
                 "container.follow",
                 "filter",
                 ("container.next", "N next match"),
+                ("open", "meaning"),
                 ("sort.left", "> span"),
                 ("view.next", "wrap"),
                 "container.verbose",
@@ -117,7 +118,7 @@ class ContainerScreen(BoxScreen):
             self.relayout()
 
     def open_chosen(self) -> None:
-        """`enter`: the whole line, wrapped; again: one row."""
+        """`enter`: the whole line, wrapped, and what it means; again: one row."""
         if self.focused is self.log_pane:
             self.log_pane.toggle_line()
 
