@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class Lane:
     """Mean time between two arrivals: one by the rate."""
     held: Sequence[float]
     """Time from one run's being taken to its end, by the number of its requests; [0] is not used."""
+    wins: float = 0.0
+    """How often the batcher is there before an instance that frees (see ahead.py)."""
 
 
 @dataclass(slots=True)
@@ -51,12 +53,8 @@ class Told:
     latencies: Any
     """From arrival to the end of the run, one each, in the lane's unit (NumPy)."""
     runs: int
-    held: float
-    """Sum over the runs."""
     sizes: Any
     """Runs by their number of requests (NumPy, index = number)."""
-    span: float
-    """Time from the first to the last beginning."""
     refused: int = 0
     """Turned away at a full queue."""
     expired: int = 0
@@ -79,7 +77,9 @@ class Streams:
         """Each stream begins so much after the one before, so that all together are in order."""
         times = np.cumsum(spaces, axis=1)
         times[:, -1] = self.offset - 1.0  # no stream reaches into the next
-        self.flat = (np.minimum(times, self.offset - 1.0) + self.offset * np.arange(count)[:, None]).ravel()
+        flat = (np.minimum(times, self.offset - 1.0) + self.offset * np.arange(count)[:, None]).ravel()
+        self.flat = np.concatenate([flat, np.full(beyond + 2, flat[-1])])
+        """Padded, so that looking ahead of the last request is no error."""
 
 
 def run(lanes: Sequence[Lane], streams: Streams, within_s: float | None = None) -> list[Told]:
@@ -99,7 +99,7 @@ def run(lanes: Sequence[Lane], streams: Streams, within_s: float | None = None) 
 def _told(lane: Lane, streams: Streams, counts: Any, done: Any) -> Told:
     """From a lane's batches: requests of each, and from its oldest request's arrival to its end."""
     some = counts > 0
-    counts, done = counts[some], done[some]
+    counts, done = counts[some].astype(np.int64), done[some].astype(float)
     ends = np.cumsum(counts)
     first = int(np.searchsorted(ends, WARM_UP * ends[-1], "right")) if len(ends) else 0
     begin = int(ends[first - 1]) if first else 0
@@ -108,10 +108,8 @@ def _told(lane: Lane, streams: Streams, counts: Any, done: Any) -> Told:
     heads = arrivals[begin:][np.cumsum(counts) - counts] if len(counts) else arrivals[:0]
     latencies = np.repeat(heads + done, counts) - arrivals[begin:]
     sizes = np.bincount(counts, minlength=lane.largest + 1)
-    held = np.asarray(lane.held)[: lane.largest + 1]
-    starts = heads + done - held[counts] / lane.gap
-    span = float(starts[-1] - starts[0]) if len(starts) > 1 else 0.0
-    return Told(latencies * lane.gap, len(counts), float(sizes @ held), sizes, span * lane.gap)
+    sizes = np.bincount(counts, minlength=lane.largest + 1)
+    return Told(latencies * lane.gap, len(counts), sizes)
 
 
 class _State:
@@ -134,6 +132,7 @@ class _State:
         held[:, 0] = 0.0
         self.width = width
         self.held = held.ravel()
+        self.wins = np.array([lane.wins for lane in lanes])
         self.instances = np.array([lane.instances for lane in lanes])
         most = int(self.instances.max())
         self.free = np.where(np.arange(most)[:, None] < self.instances, 0.0, np.inf)
@@ -145,8 +144,8 @@ class _State:
 
     def note(self, counts: Any, done: Any) -> None:
         """One batch of each lane; 0 where there is none."""
-        self._counts.append(counts)
-        self._done.append(done)
+        self._counts.append(counts.astype(np.int16))
+        self._done.append(done.astype(np.float32))
 
     def pack(self, more: dict[str, Any], *, over: bool = False) -> bool:
         """Take out lanes that are through when that pays; the arrays of `more` as well. False when none is left."""
@@ -156,7 +155,7 @@ class _State:
             return True
         self._parts.append((self.ids, self._counts, self._done))
         self._counts, self._done = [], []
-        for name in ("ids", "first", "end", "head", "largest", "delay", "instances"):
+        for name in ("ids", "first", "end", "head", "largest", "delay", "instances", "wins"):
             setattr(self, name, getattr(self, name)[going])
         self.held = self.held.reshape(-1, self.width)[going].ravel()
         self.free = self.free[:, going]
@@ -176,7 +175,7 @@ class _State:
             for row, lane in enumerate(ids):
                 counts[lane].append(all_counts[row])
                 done[lane].append(all_done[row])
-        none = (np.zeros(0, np.int64), np.zeros(0))
+        none = (np.zeros(0, np.int16), np.zeros(0, np.float32))
         return [
             (np.concatenate(one), np.concatenate(two)) if one else none for one, two in zip(counts, done, strict=True)
         ]
@@ -195,7 +194,7 @@ def _at_once(lanes: Sequence[Lane], streams: Streams, ends: float | None) -> lis
         oldest = flat[head]
         which = state.free.argmin(axis=0)
         start = np.maximum(state.free[which, state.row], oldest)
-        count = np.searchsorted(flat, start, "right") - head
+        count = flat.searchsorted(start, "right") - head
         count = np.minimum(np.minimum(count, state.largest), state.end - head)
         end = start + state.held[state.row * state.width + count]
         going = count > 0
@@ -210,7 +209,7 @@ def _at_once(lanes: Sequence[Lane], streams: Streams, ends: float | None) -> lis
 def _ahead(lanes: Sequence[Lane], streams: Streams, ends: float | None) -> list[tuple[Any, Any]]:
     """With a delay: batches are formed ahead and stand in a line (see ahead.py for the rules)."""
     state, step = _State(lanes, streams), 0
-    flat, size = state.flat, len(lanes)
+    flat, size, chance = state.flat, len(lanes), np.random.default_rng(len(lanes))
     depth = LINE_OF_EACH * int(state.instances.max()) + 1
     of: dict[str, Any] = {
         "look": np.zeros(size),  # from when on the next batch can be thought of
@@ -219,68 +218,93 @@ def _ahead(lanes: Sequence[Lane], streams: Streams, ends: float | None) -> list[
         "oldest": np.zeros(size),
         "which": np.zeros(size, np.int64),
     }
-    top = len(flat) - 1
     while True:
-        row, head, largest, delay = state.row, state.head, state.largest, state.delay
-        before_count, before_start = of["count"], of["taken"][(step - 1) % depth]
+        row, head, largest, taken = state.row, state.head, state.largest, of["taken"]
+        before_count, before_start = of["count"], taken[(step - 1) % depth]
         oldest = flat[head]
-        slot = of["taken"][(step - LINE_OF_EACH * state.instances) % depth, row]
-        look = np.maximum(np.maximum(of["look"], oldest), slot)
-        overdue = oldest + delay
-        filled = flat[np.minimum(head + largest - 1, top)]
-        close = np.maximum(look, np.minimum(overdue, filled))
-        count = np.minimum(np.searchsorted(flat, close, "right") - head, largest)
-        at_once = overdue <= look
+        slot = (step - LINE_OF_EACH * state.instances) % depth
+        looked = np.maximum(np.maximum(of["look"], oldest), taken[slot, row])
+        overdue = oldest + state.delay
+        close = np.maximum(looked, np.minimum(overdue, flat[head + largest - 1]))
+        count = np.minimum(flat.searchsorted(close, "right") - head, largest)
+        # the batch before keeps its size unless it still stands in the line and this one may join it
         waits = before_start > close
-        # the batch before keeps its size unless this one may still join it
         may_join = waits & (before_count < largest)
-        settled = np.where(may_join, 0, before_count)
-        _begin(state, of["which"], before_start, settled)
+        _begin(state, of["which"], before_start, np.where(may_join, 0, before_count))
         which = state.free.argmin(axis=0)
         start = np.maximum(close, state.free[which, row])
         until = np.where(waits, before_start, start)
-        # what joins while it stands in the line
-        full = count == largest
-        earlier = of["taken"][(step - 2) % depth]
-        from_ = np.maximum(close, of["taken"][(step - LINE_OF_EACH * state.instances + 1) % depth, row])
-        from_ = np.where((earlier > from_) & (earlier < until), earlier, from_)
-        known = np.searchsorted(flat, from_, "right")
-        one_more = np.where(at_once & ~full & (flat[np.minimum(known, top)] < until), known + 1 - head, count)
-        absorbs = (earlier > close) & (earlier < until) & ~full
-        one_more = np.minimum(np.where(absorbs, known - head, one_more), largest)
-        eager = absorbs | at_once
-        needs = np.where(eager, largest - count, largest)
-        index = np.maximum(head + np.where(eager, one_more, count) + needs - 1, known)
-        fills = flat[np.minimum(index, top)]
-        grows = ~full & (one_more < largest) & (fills < until)
-        total = np.where(grows, largest, one_more)
-        # when the next one can be thought of
-        late_full = full & (close > look) & ~at_once
-        refilled = flat[np.minimum(head + 2 * largest - 1, top)]
-        seen = np.where(full, np.where(late_full, np.minimum(until, np.maximum(refilled, close)), close), until)
-        seen = np.where(grows, fills, seen)
-        seen = np.where(~full & ~grows & (total == largest), np.maximum(from_, oldest), seen)
+        total, look = count, np.where(count == largest, close, until)
+        at = np.flatnonzero(until > close)
+        if len(at):
+            from_ = np.maximum(close[at], taken[(slot[at] + 1) % depth, at])
+            wins = chance.random(len(at)) < state.wins[at]
+            line = _Line(head[at], largest[at], count[at], looked[at], overdue[at], close[at], until[at], from_)
+            total[at], look[at] = _meanwhile(flat, line, taken[(step - 2) % depth][at], wins)
         total = np.minimum(total, state.end - head)
-        # two that fit leave as one
-        joins = may_join & (before_count > 0) & (total > 0) & (before_count + total <= largest)
-        joined = before_count + np.where(joins, total, 0)
-        _begin(state, of["which"], before_start, np.where(may_join, joined, 0))
-        again = may_join & ~joins
-        if again.any():
-            which = np.where(again, state.free.argmin(axis=0), which)
-            start = np.where(again, np.maximum(close, state.free[which, row]), start)
-        elif joins.any():
-            start = np.where(joins, before_start, start)
-        start = np.where(joins, before_start, start)
-        end = before_start + state.held[row * state.width + joined]
-        state.note(joined, end - of["oldest"])
-        of["look"] = np.where(joins, before_start, seen)
-        of["taken"][step % depth] = start
-        of["count"], of["oldest"], of["which"] = np.where(joins, 0, total), oldest, which
+        joined, left = before_count, total
+        if may_join.any():  # two that fit leave as one
+            joins = may_join & (before_count > 0) & (total > 0) & (before_count + total <= largest)
+            joined = before_count + np.where(joins, total, 0)
+            _begin(state, of["which"], before_start, np.where(may_join, joined, 0))
+            which = np.where(may_join, state.free.argmin(axis=0), which)
+            start = np.where(may_join, np.maximum(close, state.free[which, row]), start)
+            start, look = np.where(joins, before_start, start), np.where(joins, before_start, look)
+            left = np.where(joins, 0, total)
+        state.note(joined, before_start + state.held[row * state.width + joined] - of["oldest"])
+        taken[step % depth] = start
+        of["look"], of["count"], of["oldest"], of["which"] = look, left, oldest, which
         state.head = head + total
         step += 1
         if step % _LOOK_EVERY == 0 and not state.pack(of, over=_over(ends)):
             return state.batches(size)
+
+
+class _Line(NamedTuple):
+    """Batches that were closed and stand in a line, an array each: what they are made of, and when."""
+
+    head: Any
+    largest: Any
+    count: Any
+    looked: Any
+    """When they were thought of first."""
+    overdue: Any
+    close: Any
+    until: Any
+    """When they can take in no more: an instance takes them, or the batch before, which freezes them."""
+    from_: Any
+    """From when on there is room in the line, without which nobody is woken."""
+
+
+def _meanwhile(flat: Any, line: _Line, earlier: Any, wins: Any) -> tuple[Any, Any]:
+    """How many requests they have in the end, and from when on the next batch can be thought of.
+
+    `earlier`: when the batch two before is taken, which wakes the batcher. `wins`: it is there before the instance.
+    """
+    head, largest, count, looked, overdue, close, until, from_ = line
+    full = count == largest
+    at_once = overdue <= looked
+    absorbs = (earlier > close) & (earlier < until) & ~full
+    from_ = np.where((earlier > from_) & (earlier < until), earlier, from_)
+    known = flat.searchsorted(from_, "right")
+    # a batch that was overdue at first sight is joined by the next that comes; then it takes as many as would fill it
+    one_more = np.where(at_once & (flat[known] < until), known + 1 - head, count)
+    one_more = np.minimum(np.where(absorbs, known - head, one_more), largest)
+    one_more = np.where(full, count, one_more)
+    eager = absorbs | at_once
+    index = np.where(eager, one_more, count) + np.where(eager, largest - count, largest) - 1
+    fills = flat[np.maximum(head + index, known)]
+    grows = ~full & (one_more < largest) & (fills < until)
+    total = np.where(grows, largest, one_more)
+    # full by those that came while it was waited for: the next is thought of when as many more wait
+    late_full = full & (close > looked) & ~at_once
+    refilled = np.minimum(until, np.maximum(flat[head + 2 * largest - 1], close))
+    look = np.where(full, np.where(late_full, refilled, close), until)
+    look = np.where(grows, fills, look)
+    look = np.where(~full & ~grows & (total == largest), np.maximum(from_, flat[head]), look)
+    wins = wins & ~full & ~grows & (until > from_)
+    late = np.minimum(flat.searchsorted(until, "right") - head, largest)
+    return np.where(wins, np.maximum(total, late), total), look
 
 
 def _begin(state: _State, which: Any, start: Any, count: Any) -> None:

@@ -16,6 +16,7 @@ import pyte
 
 from console.simulator import launch
 from tests.bench.changes import under_change
+from tests.bench.prediction import against_reality
 from tests.bench.proxy import Proxy
 from tests.bench.terminal import Cost, Terminal, first_paint, measure
 from tests.lab import podman
@@ -46,7 +47,12 @@ def main() -> int:
     changes.add_argument("--recreates", type=int, default=20)
     check = commands.add_parser("check", help="seconds that `gpuconsole check` takes here, the lab's Podman as its own")
     check.add_argument("--runs", type=int, default=5)
+    prediction = commands.add_parser("prediction", help="what is told of batching settings, and what comes of them")
+    prediction.add_argument("--settings", type=int, default=24)
+    prediction.add_argument("--seed", default="development", help="the hash of the commit that froze the code")
     options = parser.parse_args()
+    if options.command == "prediction":
+        return against_reality(options.settings, options.seed)
     if options.command == "check":
         return whole_checklist(options.runs)
     if options.command == "changes":
