@@ -6,6 +6,7 @@ the file on disk can keep that version out.
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from console.core.text import one_line, whole_number
 from console.core.triton_command import flag_value
 
 BACKUPS = "backups"
+ENDING = ".config.pbtxt"
 
 
 class PinFile(Struct, frozen=True):
@@ -41,11 +43,8 @@ class PinFile(Struct, frozen=True):
 
 def pin_file(box: Box, name: str, versions: Sequence[int]) -> PinFile:
     """Read and edit, write nothing. Refused with the reason where the file is not to be had or edited."""
-    disk = _disk(box, name)
-    container = container_of(box)
-    config_name = flag_value(container.command, "model-config-name") if container is not None else None
     try:
-        file = config_file.read(str(Path(disk.path).parent), name, config_name or "")
+        file = _file(box, name)
         message = pbtxt.parse(file.text.removeprefix(pbtxt_edit.BOM)).message
         wanted = type(message)()
         wanted.CopyFrom(message)
@@ -57,6 +56,14 @@ def pin_file(box: Box, name: str, versions: Sequence[int]) -> PinFile:
     return PinFile(file, text, _difference(file.text, text), config_file.obstacle(file))
 
 
+def _file(box: Box, name: str) -> ConfigFile:
+    """The one that Triton reads. FileRefused."""
+    disk = _disk(box, name)
+    container = container_of(box)
+    config_name = flag_value(container.command, "model-config-name") if container is not None else None
+    return config_file.read(str(Path(disk.path).parent), name, config_name or "")
+
+
 def _disk(box: Box, name: str) -> DiskModel:
     found = [model for model in box.repository().models if model.name == name]
     if len(found) != 1:
@@ -66,24 +73,27 @@ def _disk(box: Box, name: str) -> DiskModel:
 
 
 def _difference(old: str, new: str) -> tuple[str, ...]:
-    import difflib
-
     lines = difflib.ndiff(old.splitlines(), new.splitlines())
     return tuple(one_line(line, 160) for line in lines if line[:2] in ("- ", "+ "))
 
 
-def write_pin(box: Box, name: str, pin: PinFile) -> Path:
+def write_pin(box: Box, name: str, pin: PinFile, run: Run) -> Path:
     """Write it, with a backup; where that is. Refused when it cannot be written."""
     box.changing()
     if pin.obstacle:
         raise Refused(f"config.pbtxt of {name} cannot be written: {pin.obstacle}")
     try:
-        stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-        backup = config_file.back_up(pin.file, box.state / BACKUPS, f"{name}.{stamp}.config.pbtxt")
+        stamp = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{time.time_ns() % 10**9:09d}"
+        backup = config_file.back_up(pin.file, box.state / BACKUPS, f"{name}.{stamp}{ENDING}")
+        run.keep(backup=backup.name)
         config_file.replace(pin.file, config_file.encode(pin.text))
     except FileRefused as error:
         raise Refused(str(error)) from error
     return backup
+
+
+def _undo(name: str, backup: Path) -> UndoSpec:
+    return UndoSpec(Unpin.NAME, name, {"backup": backup.name}, f"config.pbtxt of {name} as it was")
 
 
 def start_again(box: Box, run: Run, container: str, models: frozenset[tuple[str, str]]) -> tuple[str, float | None]:
@@ -126,7 +136,7 @@ def recover(
     serving = frozenset({(name, str(version)) for version in versions} | set(others))
     shown = ", ".join(str(version) for version in versions)
     try:
-        backup = write_pin(box, name, pin_file(box, name, versions))
+        backup = write_pin(box, name, pin_file(box, name, versions), run)
         lines.append(f"config.pbtxt of {name} now says specific {shown}; as it was: {backup}")
         wrong, took = start_again(box, run, container, serving)
     except (Refused, WrongInput, SourceError, PodmanRefusal) as error:
@@ -182,7 +192,7 @@ class Pin(Action):
                 f"a newer version of {target} is not deployed by itself any more until the pin is taken out",
             ),
             difference=pin.difference,
-            undo="put the file back from the backup that the outcome names",
+            undo="the file as it was; what serves then stays as it is",
             limit=box.settings.actions.start_timeout + powering.PORT_PATIENCE,
             refused=f"config.pbtxt of {target} cannot be written: {pin.obstacle}" if pin.obstacle else "",
             wall=time.time(),
@@ -203,35 +213,119 @@ class Pin(Action):
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
         """See Action."""
         name, version = plan.target.name, int(plan.values["version"])
+        undo: UndoSpec | None = None
         with run.phase("pin"):
             pin = pin_file(box, name, (version,))
             lines = ["it said so already"]
             if pin.text != pin.file.text:
-                lines = [f"as it was: {write_pin(box, name, pin)}"]
+                backup = write_pin(box, name, pin, run)
+                lines, undo = [f"as it was: {backup}"], _undo(name, backup)
         if all(step.phase != "start" for step in plan.steps):
-            return Outcome("done", f"{name} is pinned to version {version} on disk", tuple(lines))
+            left = self.state(box, plan.target)
+            return Outcome("done", f"{name} is pinned to version {version} on disk", tuple(lines), undo, left)
         with run.phase("start"):
             container = box.container().name
             wrong, took = start_again(box, run, container, frozenset({(name, str(version))}))
         figures = {} if took is None else {"start_s": took}
-        if wrong:
-            return Outcome(
-                "failed", f"{name} is pinned to version {version}, but {wrong}", tuple(lines), figures=figures
-            )
-        undo = UndoSpec("container.stop", container, {}, f"stop {container} again; the file stays pinned")
         left = self.state(box, plan.target)
+        if wrong:
+            text = f"{name} is pinned to version {version}, but {wrong}"
+            return Outcome("failed", text, tuple(lines), undo, left, figures=figures)
         text = f"{name} {version} serves, pinned in config.pbtxt"
         return Outcome("done", text, tuple(lines), undo, left, figures=figures)
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
         """The file is old or new, never torn; what is missing is done by doing it all again."""
         pin = pin_file(box, plan.target.name, (int(plan.values["version"]),))
+        written = any("backup" in line.data for line in journal) and pin.text == pin.file.text
         now = "config.pbtxt is pinned" if pin.text == pin.file.text else "config.pbtxt is as it was"
-        return now, "write the pin where it is missing, and start the container where it is down", ""
+        back = "put the file back as it was" if written else ""
+        return now, "write the pin where it is missing, and start the container where it is down", back
 
     def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
         """See Action."""
         return self.run(box, plan, run)
+
+    def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
+        """See Action."""
+        with run.phase("pin", "put the file back"):
+            old = _kept_text(box, plan.target.name, run.kept().get("backup", ""))
+            write_pin(box, plan.target.name, old, run)
+        return Outcome("undone", f"config.pbtxt of {plan.target.name} is as it was", left=self.state(box, plan.target))
+
+
+class Unpin(Action):
+    """Put the text of a model's config.pbtxt back that was kept when it was pinned."""
+
+    NAME = "model.unpin"
+    TARGET = "model"
+    FIELDS = (Field("backup", "which kept text to put back; `undo` of a pin knows it"),)
+    PHASES = ("write",)
+
+    def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
+        """See Action."""
+        old = _kept_text(box, target, values.get("backup", ""))
+        return Plan(
+            action=self.NAME,
+            target=Target("model", target, self.state(box, Target("model", target))),
+            values=dict(values),
+            title=f"Put config.pbtxt of {target} back as it was",
+            yes="Put back",
+            danger="caution",
+            checks=(Check("fail", old.obstacle) if old.obstacle else Check("ok", f"{old.file.path} can be written"),),
+            steps=(Step("write", f"write the kept text to {old.file.path}", "the file stays as it is"),),
+            effects=(
+                "what serves now stays as it is: the file counts at the next load, reload or start",
+                "after that its own version policy holds again, and a newer version may be deployed by itself",
+            ),
+            difference=old.difference or ("  nothing changes: the file says so already",),
+            undo="the pinned text again",
+            refused=f"config.pbtxt of {target} cannot be written: {old.obstacle}" if old.obstacle else "",
+            wall=time.time(),
+        )
+
+    def state(self, box: Box, target: Target) -> Mapping[str, str]:
+        """See Pin."""
+        return Pin().state(box, target)
+
+    def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
+        """See Action."""
+        name = plan.target.name
+        with run.phase("write"):
+            old = _kept_text(box, name, plan.values.get("backup", ""))
+            if old.text == old.file.text:
+                return Outcome("done", f"config.pbtxt of {name} said so already", left=self.state(box, plan.target))
+            backup = write_pin(box, name, old, run)
+        left = self.state(box, plan.target)
+        return Outcome("done", f"config.pbtxt of {name} is as it was", (), _undo(name, backup), left)
+
+    def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
+        """See Pin."""
+        old = _kept_text(box, plan.target.name, plan.values.get("backup", ""))
+        if old.text == old.file.text:
+            return "config.pbtxt is as it was before the pin", "nothing more: take it as done", ""
+        return "config.pbtxt is still pinned", "put the kept text back", ""
+
+    def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
+        """See Action."""
+        return self.run(box, plan, run)
+
+
+def _kept_text(box: Box, name: str, backup: str) -> PinFile:
+    """What was kept of this model's file, as the text that it would get. WrongInput for a name that is none; Refused
+    where it is gone."""
+    if not backup:
+        raise WrongInput(f"which kept text? give backup=NAME; the outcome of a pin of {one_line(name, 80)} names it")
+    if "/" in backup or not backup.startswith(f"{name}.") or not backup.endswith(ENDING):
+        raise WrongInput(f"{one_line(backup, 80)!r} is no kept text of {one_line(name, 80)}; a pin's outcome names it")
+    try:
+        text = config_file.decode((box.state / BACKUPS / backup).read_bytes())
+        file = _file(box, name)
+    except OSError as error:
+        raise Refused(f"the kept text {one_line(backup, 120)} cannot be read ({error.strerror})") from error
+    except FileRefused as error:
+        raise Refused(f"config.pbtxt of {name} cannot be had: {error}") from error
+    return PinFile(file, text, _difference(file.text, text), config_file.obstacle(file))
 
 
 def _version(box: Box, target: str, values: Mapping[str, str]) -> int:

@@ -143,7 +143,7 @@ class RestartSwapper(Swapper):
         if not self.settings.recover:
             return (hint,)
         try:
-            backup = write_pin(self.box, spec.name, pin_file(self.box, spec.name, spec.before))
+            backup = write_pin(self.box, spec.name, pin_file(self.box, spec.name, spec.before), self.run)
         except (Refused, WrongInput, SourceError) as error:
             return (f"it could not be pinned: {error}", hint)
         return (f"config.pbtxt of {spec.name} now says specific {listed(spec.before)}; as it was: {backup}",)

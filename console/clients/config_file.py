@@ -42,7 +42,7 @@ class ConfigFile(Struct, frozen=True):
     @property
     def text(self) -> str:
         """What is no UTF-8 (it can only stand in comments) comes back as it was when it is encoded again."""
-        return "" if self.data is None else self.data.decode("utf-8", "surrogateescape")
+        return "" if self.data is None else decode(self.data)
 
     @property
     def digest(self) -> str:
@@ -53,6 +53,11 @@ class ConfigFile(Struct, frozen=True):
 def digest(data: bytes | None) -> str:
     """A name for file contents; "" for no file."""
     return "" if data is None else hashlib.sha256(data).hexdigest()[:16]
+
+
+def decode(data: bytes) -> str:
+    """The text of such bytes."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def encode(text: str) -> bytes:

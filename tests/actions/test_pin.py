@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console.actions.box import Box
-from console.actions.pin import Pin, pin_file, recover
+from console.actions.pin import Pin, Unpin, pin_file, recover
 from console.core.model import ContainerState
 from console.core.plan import Refused, WrongInput
 from tests.actions.model_boxes import Live, fake_box
@@ -44,7 +44,55 @@ def test_pinned_with_a_backup_and_the_comments(server: ModelServer, box: Box, tm
     (backup,) = (tmp_path / "state" / "backups").iterdir()
     assert backup.read_text() == before
     assert done.lines == (f"as it was: {backup}",)
-    assert do(Pin(), box, "m", {"version": "1"}, Live()).lines == ("it said so already",)
+    again = do(Pin(), box, "m", {"version": "1"}, Live())
+    assert (again.lines, again.undo) == (("it said so already",), None)
+
+
+def test_a_pin_is_taken_back_and_that_too(server: ModelServer, box: Box) -> None:
+    before = config(server)
+    done = do(Pin(), box, "m", {"version": "1"}, Live())
+    pinned = config(server)
+    assert done.undo is not None
+    assert (done.undo.action, done.undo.text) == ("model.unpin", "config.pbtxt of m as it was")
+    assert dict(done.left) == dict(Pin().state(box, Pin().plan(box, "m", {"version": "1"}).target))
+    plan = Unpin().plan(box, "m", done.undo.values)
+    assert any(line.startswith("- ") and "specific" in line for line in plan.difference)
+    back = do(Unpin(), box, "m", done.undo.values, Live())
+    assert (back.word, config(server)) == ("done", before)
+    assert do(Unpin(), box, "m", done.undo.values, Live()).text.endswith("said so already")
+    assert back.undo is not None
+    assert do(Unpin(), box, "m", back.undo.values, Live()).word == "done"
+    assert config(server) == pinned
+
+
+def test_what_was_changed_by_hand_since_is_not_overwritten(server: ModelServer, box: Box) -> None:
+    done = do(Pin(), box, "m", {"version": "1"}, Live())
+    assert done.undo is not None
+    plan = Unpin().plan(box, "m", done.undo.values)
+    (server.root / "m" / "config.pbtxt").write_text(config(server) + "# by hand\n")
+    with pytest.raises(Refused, match="m has changed since the plan was made"):
+        Unpin().recheck(box, plan)
+    assert Pin().state(box, plan.target)["file"] != done.left["file"], "so an undo is refused too"
+
+
+@pytest.mark.parametrize(
+    ("backup", "said"),
+    [
+        ("", "which kept text? give backup=NAME"),
+        ("../../etc/m.config.pbtxt", "is no kept text of m"),
+        ("n.20261130-200000-000000000.config.pbtxt", "is no kept text of m"),
+        ("m.20261130", "is no kept text of m"),
+    ],
+)
+def test_a_kept_text_that_is_none(box: Box, backup: str, said: str) -> None:
+    with pytest.raises(WrongInput) as error:
+        Unpin().plan(box, "m", {"backup": backup})
+    assert said in str(error.value)
+
+
+def test_a_kept_text_that_is_gone(box: Box) -> None:
+    with pytest.raises(Refused, match="cannot be read"):
+        Unpin().plan(box, "m", {"backup": "m.20261130-200000-000000000.config.pbtxt"})
 
 
 @pytest.mark.parametrize(
@@ -80,12 +128,35 @@ def test_read_only_and_a_changed_file(server: ModelServer, box: Box, tmp_path: P
 def test_killed_and_finished(server: ModelServer, box: Box, moment: str) -> None:
     plan = Pin().plan(box, "m", {"version": "1"})
     run = killed(Pin(), box, plan, moment)
-    now, finish, _ = Pin().interrupted(box, plan, run.journal())
+    now, finish, undo = Pin().interrupted(box, plan, run.journal())
     assert now == ("config.pbtxt is pinned" if moment == "pin done" else "config.pbtxt is as it was")
     assert finish
+    assert undo == ("put the file back as it was" if moment == "pin done" else "")
     assert Pin().finish(box, plan, Live()).word == "done"
     pinned = pin_file(box, "m", (1,))
     assert pinned.text == pinned.file.text
+
+
+def test_killed_and_undone(server: ModelServer, box: Box) -> None:
+    before = config(server)
+    plan = Pin().plan(box, "m", {"version": "1"})
+    run = killed(Pin(), box, plan, "pin done")
+    assert Pin().undo(box, plan, Live(kept=dict(run.kept()))).word == "undone"
+    assert config(server) == before
+
+
+@pytest.mark.parametrize("moment", ["write", "write done"])
+def test_an_unpin_killed_and_finished(server: ModelServer, box: Box, moment: str) -> None:
+    before = config(server)
+    done = do(Pin(), box, "m", {"version": "1"}, Live())
+    assert done.undo is not None
+    plan = Unpin().plan(box, "m", done.undo.values)
+    run = killed(Unpin(), box, plan, moment)
+    now, finish, _ = Unpin().interrupted(box, plan, run.journal())
+    assert finish
+    assert ("still pinned" in now) == (moment == "write")
+    assert Unpin().finish(box, plan, Live()).word == "done"
+    assert config(server) == before
 
 
 def test_a_recovery_that_fails_says_how_it_is(server: ModelServer, box: Box) -> None:
