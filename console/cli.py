@@ -162,6 +162,7 @@ def parser() -> argparse.ArgumentParser:
         "file", nargs="?", metavar="FILE|DIR", default="", help="default: the folder `record` writes to"
     )
     replay.add_argument("--at", metavar="TIME", default="", help="begin there: 14:01, 14:01:58 or 2026-07-04T14:01:58")
+    _add_tune(commands.add_parser("tune", parents=shared, help="look for the best batching of a model by short trials"))
     audit = commands.add_parser("audit", parents=shared, help="what was changed, by whom, and how it ended")
     audit.add_argument("--json", action="store_true", help="one JSON object")
     return top
@@ -226,6 +227,21 @@ def _add_loadtest(parser: argparse.ArgumentParser) -> None:
     )
     other.add_argument("--perf-analyzer", metavar="PATH", default="", help="where it lies (default: on PATH)")
     parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _add_tune(parser: argparse.ArgumentParser) -> None:
+    """`tune`: what is to be best, within what, and how it is said yes to."""
+    parser.add_argument("model", metavar="MODEL", help="the model")
+    parser.add_argument("--objective", choices=("throughput", "p99", "mean"), help="what is to be best (throughput)")
+    parser.add_argument("--slo-p99-ms", metavar="M", help="only settings whose p99 is within it")
+    parser.add_argument("--budget", metavar="TIME", help="how long it may take (default 5m)")
+    parser.add_argument("--load", metavar="WORDS", help='a load of its own: "concurrency=16", "rate=200 poisson"')
+    parser.add_argument("--instances", metavar="N", help="at most so many (default 4)")
+    parser.add_argument("--headroom-mib", metavar="N", help="card memory that stays free (default 512)")
+    parser.add_argument("--keep", action="store_true", help="leave the best live instead of what ran before")
+    parser.add_argument("--yes", action="store_true", help="say yes to the plan")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and end")
+    parser.add_argument("--json", action="store_true", help="one JSON object with plan and outcome")
 
 
 def _add_box(parser: argparse.ArgumentParser) -> None:
@@ -329,6 +345,8 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _record(options, loaded.settings)
     if options.command == "replay":
         return _replay(options, loaded.settings)
+    if options.command == "tune":
+        return _tune(options, loaded.settings)
     if options.command == "audit":
         return _audit(options, loaded.settings)
     return _console(options, loaded.settings)
@@ -389,6 +407,26 @@ def _do(options: argparse.Namespace, settings: Settings) -> int:
         wait=options.wait,
         as_json=options.json,
     )
+    return do.carry_out(order, compose.box_spec(settings), state_dir(), looks)
+
+
+def _tune(options: argparse.Namespace, settings: Settings) -> int:
+    """The same action as `do batching.sweep`, by the words of a tuner."""
+    from console import compose, do
+
+    if options.demo:
+        raise UsageError("the simulated box ends with its console; open `gpuconsole --demo` and press S on 3 Tune")
+    names = ("objective", "slo_p99_ms", "budget", "load", "instances", "headroom_mib")
+    pairs = [f"{name}={value}" for name in names if (value := getattr(options, name))]
+    order = do.Order(
+        "batching.sweep",
+        options.model,
+        [*pairs, *(["keep=true"] if options.keep else [])],
+        yes=options.yes,
+        dry_run=options.dry_run,
+        as_json=options.json,
+    )
+    looks = do.Looks(ascii_only=_ascii_only(settings), utc=settings.ui.utc)
     return do.carry_out(order, compose.box_spec(settings), state_dir(), looks)
 
 

@@ -83,6 +83,7 @@ class Gauge:
         self._wanted = {str(version) for version in versions}
         self._slices: list[list[Window]] = []
         self._last, self._at = self._read(), time.monotonic()
+        self._first, self._began = self._last, self._at
 
     def look(self) -> Measured | None:
         """What came since the last look; None where the statistics do not answer, or began anew since (the next look
@@ -98,6 +99,10 @@ class Gauge:
             return None
         self._slices.append(windows)
         return _together(windows)
+
+    def ends(self) -> tuple[Mapping[str, ModelStats], Mapping[str, ModelStats], float]:
+        """The statistics by version at the first look and at the last one, and the seconds between."""
+        return self._first, self._last, self._at - self._began
 
     def measured(self, last: int | None = None) -> Measured | None:
         """All slices as one window, or the `last` of them; None without any."""

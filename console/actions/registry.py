@@ -1,4 +1,4 @@
-"""Which actions there are: every class with a NAME that derives from `Action` and stands in a file of this folder."""
+"""Which actions there are: every class with a NAME that derives from `Action` and stands in a file of these folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from console.actions.values import nearest
 from console.core.plan import WrongInput
 from console.core.registry import ImportFailure, discover
 
-PACKAGES = ["console.actions"]
+PACKAGES = ["console.actions", "console.tuning"]
 """Where is looked."""
 
 

@@ -76,7 +76,7 @@ class Stand:
 @pytest.fixture
 def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_lock: None) -> Iterator[Stand]:
     (tmp_path / "box.txt").write_text("old")
-    monkeypatch.setattr(registry, "PACKAGES", ["console.actions", child.ACTS])
+    monkeypatch.setattr(registry, "PACKAGES", [*registry.PACKAGES, child.ACTS])
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield Stand(tmp_path)
     for number, handler in handlers.items():

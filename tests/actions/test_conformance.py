@@ -105,7 +105,8 @@ def _named_in(tree: ast.AST) -> Iterator[str]:
 
 
 def _reached(tree: ast.AST, function: FunctionType, owner: type) -> Iterator[object]:
-    """Functions and classes of console.actions that a function names; methods that it calls on itself."""
+    """Functions and classes of console.actions or console.tuning that a function names; methods that it calls on
+    itself."""
     names: dict[str, object] = dict(function.__globals__)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("console.actions"):
@@ -118,7 +119,7 @@ def _reached(tree: ast.AST, function: FunctionType, owner: type) -> Iterator[obj
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             place = owner if node.value.id == "self" else names.get(node.value.id)
             found = getattr(place, node.attr, None) if isinstance(place, ModuleType) or place is owner else None
-        is_ours = getattr(found, "__module__", "").startswith("console.actions")
+        is_ours = getattr(found, "__module__", "").startswith(("console.actions", "console.tuning"))
         if (
             is_ours
             and isinstance(found, FunctionType | type)

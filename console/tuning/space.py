@@ -1,0 +1,145 @@
+"""Which settings a sweep may try, and which of them prediction would try next. Pure, but predicting takes seconds.
+
+The grid is delay x instances x largest batch. Times are predicted for requests that come by themselves at the rate that
+was seen (planning/prediction.py); throughput for callers that wait for their answers (planning/closed.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import inf, log
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from console.core.plan import WrongInput
+from console.planning import batching_change as change
+from console.planning import closed, prediction
+from console.planning.batching_change import Batching, Served
+from console.planning.observed import Observed
+from console.planning.prediction import Prediction
+
+Objective = Literal["throughput", "p99", "mean"]
+OBJECTIVES: Final = ("throughput", "p99", "mean")
+DELAYS: Final = (0, 100, 500, 1000, 2000, 5000, 10_000)
+MOST_INSTANCES: Final = 4
+LEAST_BATCH: Final = 4
+"""A largest batch below it is not halved."""
+UNSURE: Final = 0.1
+"""Share by which a predicted throughput may be off: what instances cost each other is learned by trying."""
+EQUAL: Final = 0.02
+"""Predictions that differ by less are of equals."""
+WITHIN_S: Final = 3.0
+"""Seconds that one round of predictions may take, about."""
+AXES: Final = ("dynamic_batching", "delay_us", "max_batch_size", "instances")
+
+
+class Candidate(Struct, frozen=True):
+    """One point of the grid."""
+
+    values: Mapping[str, str]
+    """Of batching.set, all axes."""
+    settings: Batching
+
+    @property
+    def text(self) -> str:
+        """`delay 500, 2 instances, max 16`."""
+        one = self.settings
+        batching = f"delay {one.delay_us}" if one.dynamic_batching else "batching off"
+        return f"{batching}, {one.total_instances} inst, max {one.max_batch_size}"
+
+
+class Proposed(Struct, frozen=True):
+    """What prediction says of one candidate."""
+
+    candidate: Candidate
+    predicted: float | None
+    """By the objective: requests a second, or ms. None = cannot be told."""
+    error: float | None = None
+    p99_ms: float | None = None
+    trust: str = ""
+
+
+def grid(start: Batching, facts: Served, most_instances: int = MOST_INSTANCES) -> tuple[Candidate, ...]:
+    """All points that the server would take, the start among them, each once."""
+    batches = [start.max_batch_size]
+    if start.max_batch_size >= LEAST_BATCH:
+        batches.append(start.max_batch_size // 2)
+    one_group = len(start.instances) == 1
+    instances = range(1, max(most_instances, start.total_instances) + 1) if one_group else (0,)
+    batching: list[dict[str, str]] = [{"dynamic_batching": "false"}]
+    if start.max_batch_size > 1 and not facts.is_sequence:
+        batching += [{"dynamic_batching": "true", "delay_us": str(delay)} for delay in DELAYS]
+    if facts.is_sequence:
+        batching = [{}]
+    found: dict[tuple[object, ...], Candidate] = {}
+    for values, count, largest in product(batching, instances, batches):
+        given = {**values, "max_batch_size": str(largest), **({"instances": str(count)} if count else {})}
+        candidate = _candidate(start, facts, given)
+        if candidate is not None:
+            found.setdefault(_key(candidate.settings), candidate)
+    found.setdefault(_key(start), Candidate(values_of(start), start))
+    return tuple(found.values())
+
+
+def _candidate(start: Batching, facts: Served, given: dict[str, str]) -> Candidate | None:
+    try:
+        settings = change.wanted(start, given)
+    except WrongInput:
+        return None
+    if change.problems(facts, settings) or change.obstacles(facts, start, settings):
+        return None
+    return Candidate(values_of(settings), settings)
+
+
+def values_of(settings: Batching) -> dict[str, str]:
+    """The axes as batching.set takes them."""
+    names = AXES if settings.dynamic_batching else ("dynamic_batching", "max_batch_size", "instances")
+    found = {name: change.shown(name, settings) for name in names}
+    return {name: {"on": "true", "off": "false"}.get(text, text) for name, text in found.items()}
+
+
+def _key(settings: Batching) -> tuple[object, ...]:
+    largest = settings.max_batch_size
+    batching = (settings.dynamic_batching, settings.delay_us) if settings.dynamic_batching else (False, 0)
+    return (*batching, largest, settings.instances)
+
+
+def propose(
+    seen: Observed,
+    candidates: Sequence[Candidate],
+    objective: Objective,
+    *,
+    callers: int | None = None,
+    outside_ms: float = 0.0,
+) -> list[Proposed]:
+    """The best first. `callers` wait for their answers, and a request takes `outside_ms` outside the server's times;
+    None = requests come by themselves. WrongInput where nothing can be told of this model."""
+    settings = [prediction.scheduling_of(one.settings) for one in candidates]
+    if objective == "throughput" and callers is not None:
+        rates = closed.throughput(seen, settings, callers, outside_ms=outside_ms)
+        found = [Proposed(one, rate, UNSURE * rate) for one, rate in zip(candidates, rates, strict=True)]
+    else:
+        told = prediction.grid(seen, settings, within_s=WITHIN_S)
+        found = [_proposed(one, figures, objective) for one, figures in zip(candidates, told, strict=True)]
+    start = next(
+        (one.settings for one in candidates if prediction.scheduling_of(one.settings) == seen.scheduling), None
+    )
+
+    def order(one: Proposed) -> tuple[float, int, int]:
+        """Better first; of equals the one with fewer instances, then the one that changes less."""
+        if not one.predicted:
+            return (inf, 0, 0)
+        steps = round(log(one.predicted) / log(1 + EQUAL))
+        changes = len(change.changed(start, one.candidate.settings)) if start is not None else 0
+        return (-steps if objective == "throughput" else steps, one.candidate.settings.total_instances, changes)
+
+    return sorted(found, key=order)
+
+
+def _proposed(candidate: Candidate, told: Prediction, objective: Objective) -> Proposed:
+    if objective == "throughput":
+        return Proposed(candidate, min(told.rate, told.capacity), 0.0, told.p99_ms.value, told.trust)
+    figure = told.p99_ms if objective == "p99" else told.mean_ms
+    return Proposed(candidate, figure.value, figure.error, told.p99_ms.value, told.trust)
