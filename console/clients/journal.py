@@ -8,19 +8,27 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
+import subprocess
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from console.clients.commands import TIME_LIMIT, Output, run
+from console.clients.commands import TIME_LIMIT, Output, found, run
 from console.core.model import SourceError
+from console.core.podman_frames import KEEP_BYTES, RawLine
 from console.core.text import decode
 
 MAX_LINES = 5000
+MAX_ENTRY = 4 * 1024 * 1024
+"""Bytes of one entry that are waited for."""
+LOOK_EVERY = 0.5
+"""Seconds between two looks whether to stop."""
 HINT = "add your user to the group systemd-journal (Debian: adm), or run with sudo"
 _DENIED = ("insufficient permissions", "not seeing messages from other users", "Permission denied")
 
@@ -48,7 +56,7 @@ class _Raw(Struct, frozen=True):
 
 def parse_entries(text: bytes) -> list[JournalEntry]:
     """The lines of `journalctl -o json`; what is no entry, or has no message, is left out."""
-    found = []
+    entries = []
     for line in text.splitlines():
         try:
             raw = msgspec.json.decode(line, type=_Raw)
@@ -56,8 +64,8 @@ def parse_entries(text: bytes) -> list[JournalEntry]:
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
             continue
         if entry is not None:
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries
 
 
 def _entry(raw: _Raw) -> JournalEntry | None:
@@ -85,6 +93,60 @@ def unit_entries(unit: str, since_wall: float, user: bool = False, count: int = 
     """
     scope = ["--user"] if user else []
     return parse_entries(_journalctl([*scope, "-u", unit, "--since", f"@{int(since_wall)}", "-n", str(count)]).out)
+
+
+def follow_unit(
+    unit: str, ended: Callable[[], bool], since: int | None = None, tail: int | None = None, user: bool = False
+) -> Iterator[RawLine]:
+    """What a unit's processes write, from `since` (Unix seconds) on or the last `tail` lines, then new ones as they
+    come; without what systemd says about the unit. Ends when `ended()`, which is asked twice a second.
+
+    SourceError: unavailable (no journalctl, it ended), permission.
+    """
+    program = found("journalctl")
+    if program is None:
+        raise SourceError("unavailable", "journalctl is not installed")
+    where = ["-n", "all", "--since", f"@{since}"] if since is not None else ["-n", str(tail or MAX_LINES)]
+    scope = ["--user"] if user else []
+    with tempfile.TemporaryFile() as err:
+        child = subprocess.Popen(
+            [program, *scope, "-o", "json", "--no-pager", "-f", "-u", unit, *where],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=err,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+        try:
+            yield from _followed(child, ended)
+        finally:
+            child.kill()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
+        if not ended():
+            err.seek(0)
+            said = decode(err.read(1000)).strip()
+            if any(words in said for words in _DENIED):
+                raise SourceError("permission", f"the journal of {unit} may not be read", HINT)
+            raise SourceError("unavailable", f"journalctl ended: {said[:300] or child.returncode}")
+
+
+def _followed(child: subprocess.Popen[bytes], ended: Callable[[], bool]) -> Iterator[RawLine]:
+    assert child.stdout is not None
+    pipe = child.stdout.fileno()
+    waiting = b""
+    while not ended():
+        if not select.select([pipe], [], [], LOOK_EVERY)[0]:
+            continue
+        data = os.read(pipe, 65536)
+        if not data:
+            return
+        whole, newline, waiting = (waiting + data).rpartition(b"\n")
+        if not newline and len(waiting) > MAX_ENTRY:  # no entry has so much: what it was is not told
+            waiting = b""
+        for entry in parse_entries(whole):
+            if entry.identifier != "systemd":
+                yield RawLine(entry.wall, "journal", entry.message.encode()[:KEEP_BYTES])
 
 
 def _journalctl(arguments: Sequence[str]) -> Output:

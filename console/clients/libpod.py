@@ -127,6 +127,12 @@ class Config(Struct, frozen=True, rename="pascal"):
     stop_timeout: int | None = None
 
 
+class LogConfig(Struct, frozen=True, rename="pascal"):
+    """Where the container's log goes."""
+
+    type: str = ""
+
+
 class HostConfig(Struct, frozen=True, rename="pascal"):
     """`HostConfig` of an inspect answer."""
 
@@ -137,6 +143,7 @@ class HostConfig(Struct, frozen=True, rename="pascal"):
     devices: list[Device] | None = None
     ulimits: list[Ulimit] | None = None
     port_bindings: dict[str, list[HostBinding] | None] | None = None
+    log_config: LogConfig | None = None
 
 
 class Network(Struct, frozen=True, rename="pascal"):
@@ -259,6 +266,7 @@ def container_state(answer: Inspect, found_by: str, image_created: float | None 
         cpuset=host.cpuset_cpus or None,
         stop_timeout=config.stop_timeout,
         auto_remove=host.auto_remove,
+        log_driver=(host.log_config.type if host.log_config else "") or None,
         unit=unit,
         unit_origin=f"label {UNIT_LABEL}" if unit else None,
         labels=mask_labels(labels),

@@ -33,6 +33,11 @@ class Target(Struct, frozen=True):
     running: bool
     pid: int | None
     started_wall: float | None = None
+    log_driver: str = ""
+    unit: str | None = None
+    """The systemd unit that owns it."""
+    user_unit: bool = False
+    """True for a unit of the user's own systemd."""
 
 
 class ContainerSettings(Struct, frozen=True):
@@ -323,7 +328,15 @@ def _target(url: str, container: ContainerState | None) -> Target | None:
         return None
     running = container.state == "running"
     return Target(
-        url, container.id, container.name, running, container.pid if running else None, container.started_wall
+        url,
+        container.id,
+        container.name,
+        running,
+        container.pid if running else None,
+        container.started_wall,
+        container.log_driver or "",
+        container.unit,
+        "/run/user/" in url and os.getuid() != 0,
     )
 
 

@@ -6,7 +6,6 @@ journal, the boot, and the package log. A place that cannot be read is a reason 
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 import time
@@ -207,8 +206,7 @@ class Past:
         if unit is None:
             raise SourceError("unavailable", "no systemd unit owns the container")
         target = self._target()
-        user = target is not None and "/run/user/" in target.url and os.getuid() != 0
-        entries = journal.unit_entries(unit, self._since, user)
+        entries = journal.unit_entries(unit, self._since, target is not None and target.user_unit)
         return unit_log.events(unit, ((entry.wall, entry.message) for entry in entries))
 
     def boot(self) -> list[Event]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from console.clients.journal import follow_unit
 from console.clients.podman_stream import follow_log
 from console.core.model import Event, LogLine, SourceError
 from console.core.podman_frames import RawLine, Resume
@@ -17,6 +18,9 @@ HISTORY = 500
 """Lines from before this console began that are shown."""
 PAUSE = 1.0
 """Seconds between two looks at a container that is not running, and after a lost connection."""
+PASSED_ON = ("passthrough", "passthrough-tty")
+"""Log drivers with which Podman hands the container's output on to whoever started it: Quadlet's default at first."""
+NO_LOG_HINT = "make it anew with --log-driver=journald or k8s-file"
 MARK = "gpuconsole"
 """`LogLine.stream` of lines that this console puts in by itself."""
 
@@ -34,6 +38,7 @@ class LogStream:
         target: Callable[[], Target | None],
         history: int = HISTORY,
         follow: Callable[..., Any] = follow_log,
+        follow_journal: Callable[..., Any] = follow_unit,
         wall: Callable[[], float] = time.time,
         told: Callable[[Event], None] = lambda event: None,
     ) -> None:
@@ -42,6 +47,7 @@ class LogStream:
         self._target = target
         self._history = history
         self._follow = follow
+        self._follow_journal = follow_journal
         self._events_from = wall()
         self._id: str | None = None
         self._read_out: Target | None = None
@@ -67,12 +73,32 @@ class LogStream:
         since = self._resume.since()
         tail = self._history if since is None else None
         try:
-            for raw in self._follow(target.url, target.id, stop, since=since, tail=tail):
+            for raw in self._lines(target, stop, since, tail):
                 if self._resume.is_new(raw):
                     self._emit(raw, emit)
         except SourceError as error:
             if error.kind != "protocol":
                 raise
+
+    def _lines(self, target: Target, stop: threading.Event, since: int | None, tail: int | None) -> Iterator[RawLine]:
+        """From Podman, or from the unit's journal where Podman keeps no log and the unit has it."""
+        if target.log_driver == "none":
+            raise SourceError("unavailable", "Podman keeps no log of this container (log driver none)", NO_LOG_HINT)
+        if target.log_driver not in PASSED_ON:
+            yield from self._follow(target.url, target.id, stop, since=since, tail=tail)
+        elif target.unit is None:
+            what = f"Podman passes this container's log on ({target.log_driver}), and no unit is known that has it"
+            raise SourceError("unavailable", what, NO_LOG_HINT)
+        else:
+            yield from self._follow_journal(
+                target.unit, lambda: stop.is_set() or self._elsewhere(target), since, tail, target.user_unit
+            )
+
+    def _elsewhere(self, target: Target) -> bool:
+        """True when the log is to be had somewhere else now. The unit's journal goes on while its container is gone,
+        and through those that the unit makes anew."""
+        now = self._target()
+        return now is not None and (now.unit != target.unit or now.log_driver not in PASSED_ON)
 
     def _begin(self, target: Target, emit: Callable[[Any], None]) -> None:
         """A container made anew has a log of its own: told with a mark, and read from its first line."""

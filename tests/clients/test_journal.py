@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from console.clients import journal
 from console.core.model import SourceError
+from console.core.podman_frames import RawLine
 from tests.clients.test_units import bin_folder, tool
 
 __all__ = ["bin_folder"]
@@ -147,3 +148,30 @@ def test_boot_time_is_in_the_past() -> None:
     import time
 
     assert 0 < journal.boot_wall() < time.time()
+
+
+def _entry(text: str, who: str, second: int) -> str:
+    return f'{{"MESSAGE":"{text}","__REALTIME_TIMESTAMP":"{second}000000","SYSLOG_IDENTIFIER":"{who}"}}'
+
+
+def test_a_units_journal_is_followed_until_told_to_end(bin_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "first").write_text(_entry("Started triton.service", "systemd", 1) + "\n" + _entry("a", "triton", 2))
+    (tmp_path / "second").write_text("\n" + _entry("b", "triton", 3) + "\n")
+    script = f'echo "$@" > {tmp_path}/args; cat {tmp_path}/first; sleep 0.2; cat {tmp_path}/second; exec sleep 60'
+    tool(bin_folder, "journalctl", script)
+    seen: list[RawLine] = []
+    for line in journal.follow_unit("t.service", lambda: len(seen) == 2, since=5, user=True):
+        seen.append(line)
+    assert [(one.wall, one.stream, one.data) for one in seen] == [(2.0, "journal", b"a"), (3.0, "journal", b"b")]
+    asked = (tmp_path / "args").read_text().strip()
+    assert asked == "--user -o json --no-pager -f -u t.service -n all --since @5"
+
+
+def test_a_followed_journal_that_ends_by_itself_says_why(bin_folder: Path) -> None:
+    tool(bin_folder, "journalctl", "echo broken >&2; exit 1")
+    with pytest.raises(SourceError, match="journalctl ended: broken"):
+        list(journal.follow_unit("t.service", lambda: False, tail=5))
+    tool(bin_folder, "journalctl", "echo 'No journal files were opened due to insufficient permissions.' >&2; exit 1")
+    with pytest.raises(SourceError) as caught:
+        list(journal.follow_unit("t.service", lambda: False, tail=5))
+    assert caught.value.kind == "permission"

@@ -48,7 +48,7 @@ def line(wall: float, text: str) -> RawLine:
 
 
 def run(server: Server, where: Callable[[], Target | None] = target, now: float = 0.0) -> list[LogLine | Event]:
-    stream = LogStream(where, 7, server.follow, lambda: now)
+    stream = LogStream(where, 7, server.follow, wall=lambda: now)
     seen: list[LogLine | Event] = []
     while not server.stop.is_set():
         try:
@@ -87,7 +87,7 @@ def test_who_listens_hears_the_events_that_are_told() -> None:
     prefix = "I0704 13:39:57.501 1 model_lifecycle.cc:472] "
     server = Server([line(1.0, prefix + "loading: old:1"), line(100.0, prefix + "loading: rank:2")])
     heard: list[Event] = []
-    stream = LogStream(target, 7, server.follow, lambda: 50.0, heard.append)
+    stream = LogStream(target, 7, server.follow, wall=lambda: 50.0, told=heard.append)
     stream.run(lambda item: None, server.stop)
     assert [event.kind for event in heard] == ["model.loading"]
 
@@ -116,3 +116,47 @@ def test_a_lost_service_is_told_to_the_follower() -> None:
     stream = LogStream(target, 7, Server(SourceError("unavailable", "refused"), []).follow)
     with pytest.raises(SourceError, match="refused"):
         stream.run(lambda item: None, threading.Event())
+
+
+# ------------------------------------------------------------------------------------- logs that Podman does not keep
+
+
+def owned(driver: str, unit: str | None = "triton.service", identity: str = "a") -> Target:
+    return Target("unix:///x", identity * 64, "triton", True, 1, log_driver=driver, unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [(owned("none"), "keeps no log"), (owned("passthrough", None), "no unit is known that has it")],
+)
+def test_a_log_that_nobody_keeps_says_so(where: Target, said: str) -> None:
+    stream = LogStream(lambda: where, follow=Server([]).follow)
+    with pytest.raises(SourceError, match=said) as caught:
+        stream.run(lambda item: None, threading.Event())
+    assert "--log-driver=journald" in caught.value.hint
+
+
+def test_what_podman_passes_on_comes_from_the_units_journal_through_a_container_made_anew() -> None:
+    stop = threading.Event()
+    now = [owned("passthrough")]
+    asked: list[tuple[str, int | None, int | None, bool]] = []
+
+    def journal(
+        unit: str, ended: Callable[[], bool], since: int | None, tail: int | None, user: bool
+    ) -> Iterator[RawLine]:
+        asked.append((unit, since, tail, user))
+        yield RawLine(1.0, "journal", b"E0704 13:39:57.501 1 server.cc:674] broken")
+        now[0] = owned("passthrough", identity="b")
+        assert not ended(), "another container of the same unit is in the same journal"
+        yield RawLine(2.0, "journal", b"up again")
+        now[0] = owned("k8s-file", identity="c")
+        assert ended()
+        stop.set()
+
+    seen: list[LogLine] = []
+    LogStream(lambda: now[0], 7, Server([]).follow, journal).run(seen.append, stop)
+    assert asked == [("triton.service", None, 7, False)]
+    assert [(one.stream, one.level, one.text) for one in seen] == [
+        ("journal", "E", "broken"),
+        ("journal", None, "up again"),
+    ]

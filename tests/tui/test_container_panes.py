@@ -360,6 +360,13 @@ def test_enter_where_nothing_is_known_says_so_and_without_a_checklist_too() -> N
     assert "L05, E05: the checklist was not read yet" in engine
 
 
+def test_a_log_from_the_units_journal_says_so() -> None:
+    pane = ContainerLog()
+    box = _with(changed(_container(), unit="triton.service", log_driver="passthrough"))
+    assert "from the journal of triton.service" in made(pane.title(view_of(box)))
+    assert "journal" not in made(pane.title(view_of(_with(changed(_container(), log_driver="journald")))))
+
+
 def test_copying_gives_the_whole_line() -> None:
     pane = ContainerLog()
     pane.source = drawn.log_lines()

@@ -28,6 +28,8 @@ SPANS: tuple[tuple[str, float | None], ...] = (
 )
 LEVEL_STYLES = {"E": "fail", "F": "fail", "W": "warn", "V": "dim"}
 TROUBLE = frozenset({"W", "E", "F"})
+PASSED_ON = ("passthrough", "passthrough-tty")
+"""Log drivers of which Podman has no log: the unit's journal has it (sources/logs.py)."""
 STREAM = "logs"
 """Name of the stream that brings the lines."""
 MOST_WRAPPED = 12
@@ -68,6 +70,10 @@ class ContainerLog(Pane):
         if self.filter:
             parts.append(f"/{one_line(self.filter, 40)}")
         made: Line = (("  ".join(parts), "title"),)
+        podman = view.snapshot.container.value
+        container = podman.container if podman is not None else None
+        if container is not None and container.unit and container.log_driver in PASSED_ON:
+            made = (*made, (f"  from the journal of {one_line(container.unit, 60)}", "dim"))
         standing = view.snapshot.gaps.stands(STREAM)
         if standing is not None:
             made = (*made, (f"  {SIGNS['warn']} stands {units.age(view.mono - standing.since_mono)}", "warn"))
