@@ -16,6 +16,7 @@ import pyte
 
 from console.simulator import launch
 from tests.bench.changes import under_change
+from tests.bench.load import against_perf_analyzer
 from tests.bench.prediction import against_reality
 from tests.bench.proxy import Proxy
 from tests.bench.terminal import Cost, Terminal, first_paint, measure
@@ -50,11 +51,19 @@ def main() -> int:
     prediction = commands.add_parser("prediction", help="what is told of batching settings, and what comes of them")
     prediction.add_argument("--settings", type=int, default=24)
     prediction.add_argument("--seed", default="development", help="the hash of the commit that froze the code")
+    load = commands.add_parser(
+        "load", help="the load generator beside perf_analyzer, and with a server that stands still"
+    )
+    load.add_argument("--repeats", type=int, default=5)
+    load.add_argument("--seconds", type=float, default=6.0)
+    load.add_argument("--perf-analyzer", default="", help="the binary; fetched where this is left out")
     options = parser.parse_args()
     if options.command == "prediction":
         return against_reality(options.settings, options.seed)
     if options.command == "check":
         return whole_checklist(options.runs)
+    if options.command == "load":
+        return against_perf_analyzer(options.repeats, options.seconds, options.perf_analyzer)
     if options.command == "changes":
         return under_change(options.swaps, options.batching, options.instances, options.recreates)
     if options.command == "overhead":
