@@ -1,6 +1,7 @@
 """A console over a made-up box in a process of its own, for tests in a real pseudo-terminal: python -m tests.tui.child.
 
 CHILD_TROUBLE: `hang` = the session never stops; `crash` = the judge fails with a secret among its local variables.
+CHILD_LOADS: port of 127.0.0.1 that loads are sent to.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import sys
 import time
 from collections.abc import Mapping
 
+from console.actions.box import BoxSpec
+from console.config import Settings, Triton
 from console.core.history import History
 from console.core.model import Asked, Snapshot, Verdict
 from console.tui.run import run
@@ -36,6 +39,8 @@ def main() -> int:
     """Run it; the console's exit code."""
     trouble = os.environ.get("CHILD_TROUBLE", "")
     session = (HangingSession if trouble == "hang" else FakeSession)(drawn_box().snapshot)
+    if port := os.environ.get("CHILD_LOADS"):
+        session.spec = BoxSpec(Settings(triton=Triton("127.0.0.1", int(port))))
     judge = FailingJudge() if trouble == "crash" else None
     return run(session, judge=judge, host="infer-01", theme="dark")
 
