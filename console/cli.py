@@ -163,6 +163,12 @@ def parser() -> argparse.ArgumentParser:
     )
     replay.add_argument("--at", metavar="TIME", default="", help="begin there: 14:01, 14:01:58 or 2026-07-04T14:01:58")
     _add_tune(commands.add_parser("tune", parents=shared, help="look for the best batching of a model by short trials"))
+    _add_predict(
+        commands.add_parser(
+            "predict", parents=shared, help="what other batching settings would do, from its traffic now"
+        )
+    )
+    _add_plan(commands.add_parser("plan", parents=shared, help="instances and batching that a rate and a p99 take"))
     audit = commands.add_parser("audit", parents=shared, help="what was changed, by whom, and how it ended")
     audit.add_argument("--json", action="store_true", help="one JSON object")
     return top
@@ -244,6 +250,34 @@ def _add_tune(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object with plan and outcome")
 
 
+def _add_look(parser: argparse.ArgumentParser) -> None:
+    """What is looked at before something is told."""
+    parser.add_argument("--window", metavar="TIME", default="30s", help="how long to look at its traffic (default 30s)")
+    parser.add_argument(
+        "--since-load", action="store_true", help="service times since the load too; with --rate no look"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def _add_predict(parser: argparse.ArgumentParser) -> None:
+    """`predict`: the model, and settings as `do batching.set` takes them."""
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="the model")
+    parser.add_argument("pairs", nargs="*", metavar="key=value", help="settings, as of do batching.set: delay_us=500")
+    parser.add_argument("--rate", type=float, metavar="R", help="under R requests a second, not those that come now")
+    _add_look(parser)
+
+
+def _add_plan(parser: argparse.ArgumentParser) -> None:
+    """`plan`: the model, and what is wanted of it."""
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="the model")
+    parser.add_argument("model_version", nargs="?", metavar="VERSION", default="", help="one version of it")
+    parser.add_argument("--rate", type=float, metavar="N", help="requests a second")
+    parser.add_argument("--slo-p99-ms", type=float, metavar="M", help="the p99 that is wanted, as the server counts it")
+    parser.add_argument("--headroom", type=float, metavar="SHARE", default=0.5, help="capacity kept free (default 0.5)")
+    parser.add_argument("--instance-gib", type=float, metavar="GIB", help="memory of one instance, where nothing tells")
+    _add_look(parser)
+
+
 def _add_box(parser: argparse.ArgumentParser) -> None:
     """Which box the checks look at."""
     parser.add_argument("--root", metavar="DIR", default="", help="a recorded box: a folder that stands for its /")
@@ -301,7 +335,7 @@ def _parsed(words: list[str]) -> argparse.Namespace:
     """The options; `key=value` words of `do` may stand after its options too, which argparse alone does not allow."""
     whole = parser()
     options, rest = whole.parse_known_args(words)
-    if rest and options.command == "do":
+    if rest and options.command in ("do", "predict"):
         pairs = [word for word in rest if "=" in word and not word.startswith("-")]
         options.pairs = [*options.pairs, *pairs]
         rest = [word for word in rest if word not in pairs]
@@ -347,6 +381,8 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _replay(options, loaded.settings)
     if options.command == "tune":
         return _tune(options, loaded.settings)
+    if options.command in ("predict", "plan"):
+        return _predict(options, loaded.settings)
     if options.command == "audit":
         return _audit(options, loaded.settings)
     return _console(options, loaded.settings)
@@ -520,6 +556,31 @@ def _replay(options: argparse.Namespace, settings: Settings) -> int:
     if settings.ui.theme and (problem := opening.unknown_theme(settings.ui.theme)):
         raise UsageError(problem)
     return opening.open_replay(place, options.at, settings)
+
+
+def _predict(options: argparse.Namespace, settings: Settings) -> int:
+    """`predict` and `plan`."""
+    from console import compose, do, predicting
+
+    if options.model is None:
+        raise UsageError(
+            f"{options.command} wants a MODEL; `gpuconsole {options.command} --help` lists what is possible"
+        )
+    looks = do.Looks(ascii_only=_ascii_only(settings), utc=settings.ui.utc)
+    state = compose.box_spec(settings, simulated=_demo(options)).state_in(state_dir())
+    look = {"window": options.window, "since_load": options.since_load, "rate": options.rate, "as_json": options.json}
+    with _box(options, settings) as spec:
+        if options.command == "predict":
+            return predicting.predict(
+                predicting.Wish(options.model, pairs=tuple(options.pairs), **look), spec, state, looks
+            )
+        if options.slo_p99_ms is None:
+            raise UsageError("plan wants --slo-p99-ms, the p99 that is wanted")
+        wish = predicting.Wish(
+            options.model, options.model_version, goal_ms=options.slo_p99_ms, headroom=options.headroom,
+            instance_gib=options.instance_gib, **look,
+        )  # fmt: skip
+        return predicting.plan(wish, spec, state, looks)
 
 
 @contextlib.contextmanager

@@ -112,7 +112,7 @@ def observe_window(window: Window, config: ModelConfig, counts: Sequence[int] = 
         request_ms=window.request_ms,
         batch=window.mean_batch,
         busy=window.busy_seconds / (window.span * count),
-        unfit=_unfit(config),
+        unfit=unfit(config),
         caveats=_caveats(config, window),
         missing=tuple(missing),
     )
@@ -148,7 +148,8 @@ def _dispersion(counts: Sequence[int]) -> float | None:
     return variance(counts) / fmean(counts)
 
 
-def _unfit(config: ModelConfig) -> str:
+def unfit(config: ModelConfig) -> str:
+    """Why the batcher model says nothing of such a model; a sentence, or ""."""
     if config.steps:
         return f"{config.name} is an ensemble: its steps wait, each in its own queue; look at those"
     if config.backend in _LLM:
