@@ -65,6 +65,10 @@ class Series:
         self._fine.put(mono, value)
         self._coarse.put(mono, value)
 
+    def put_coarse(self, mono: float, peak: float) -> None:
+        """Add the highest of ten seconds: known where the samples themselves are not."""
+        self._coarse.put(mono, peak)
+
     def columns(self, now: float, step: float, width: int) -> list[float | None]:
         """`width` columns of `step` seconds each, oldest first, the last one holding `now`; None = no sample.
 
@@ -116,6 +120,14 @@ class History:
                     continue
                 series = self._series[key] = Series()
             series.put(mono, value)
+
+    def recall(self, mono: float, peaks: Mapping[str, float]) -> None:
+        """Add what was the highest sample of ten seconds of each series (a recording keeps these of the hour before)."""
+        for key, peak in peaks.items():
+            if key not in self._series and len(self._series) < self.MAX_SERIES:
+                self._series[key] = Series()
+            if key in self._series:
+                self._series[key].put_coarse(mono, peak)
 
     def _has_room(self, mono: float) -> bool:
         """Room is made of versions that are gone, or a box that deploys often would show no new one after some days."""

@@ -240,7 +240,7 @@ class StatsTracker:
     def _new(self, stats: ModelStats, previous: float | None, mono: float) -> _Series:
         series = self._series[stats.name, stats.version] = _Series(len(self._series))
         if previous is None:
-            series.begin(mono, _Epoch(None, _NO_BASE, {}), *_pack(stats))
+            series.begin(mono, _Epoch(None, _NO_BASE, {}), *packed(stats))
         else:
             self._from_zero(series, stats, previous, mono)
         return series
@@ -248,19 +248,19 @@ class StatsTracker:
     def _from_zero(self, series: _Series, stats: ModelStats, previous: float, mono: float) -> None:
         epoch = _Epoch(previous, _NO_BASE, {})
         series.begin(previous, epoch, _ZEROS, _NO_BATCHES)
-        series.append(mono, _Sample(epoch, *_pack(stats)), self._polls)
+        series.append(mono, _Sample(epoch, *packed(stats)), self._polls)
 
     def _returned(self, series: _Series, stats: ModelStats, previous: float | None, mono: float) -> None:
         """Missing at the poll before. Only a fall proves that it began at 0 meanwhile."""
         series.resets += 1
-        if previous is not None and _fell(series.samples[-1], *_pack(stats)):
+        if previous is not None and _fell(series.samples[-1], *packed(stats)):
             self._from_zero(series, stats, previous, mono)
         else:
-            series.begin(mono, _Epoch(mono, _NO_BASE, {}), *_pack(stats))
+            series.begin(mono, _Epoch(mono, _NO_BASE, {}), *packed(stats))
 
     def _absorb(self, series: _Series, stats: ModelStats, previous: float | None, mono: float) -> None:
         last = series.samples[-1]
-        counters, batches = _pack(stats)
+        counters, batches = packed(stats)
         if not _fell(last, counters, batches):
             series.append(mono, _Sample(last.epoch, counters, _carry(last.batches, batches)), self._polls)
             return
@@ -340,19 +340,29 @@ class _Round:
         return idle
 
 
+Packed = tuple["array[int]", "array[int]"]
+"""One answer's counters of a model version, and its batches: what differences are made of."""
+
+
 def window_between(old: ModelStats, new: ModelStats, span: float) -> Window | None:
     """What one model version did in the `span` seconds between two answers; None where its counters began anew."""
+    return window_of(packed(old), packed(new), span)
+
+
+def window_of(old: Packed, new: Packed, span: float) -> Window | None:
+    """The same of answers that are packed already."""
     if span < MIN_SPAN:
         return None
     epoch = _Epoch(None, _NO_BASE, {})
-    first = _Sample(epoch, *_pack(old))
-    counters, batches = _pack(new)
+    first = _Sample(epoch, *old)
+    counters, batches = new
     if _fell(first, counters, batches):
         return None
     return _between(first, _Sample(epoch, counters, _carry(first.batches, batches)), span)
 
 
-def _pack(stats: ModelStats) -> tuple[array[int], array[int]]:
+def packed(stats: ModelStats) -> Packed:
+    """For `window_of`."""
     return array("q", _counters_of(stats)), _pack_batches(stats.batches)
 
 

@@ -23,7 +23,7 @@ drop are passed over, so a file of an older gpuconsole opens; a part whose form 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import isfinite
 from typing import Any
@@ -426,6 +426,14 @@ class Reader:
         self._at_load: dict[ModelKey, int] = {}
         self._begun = False
 
+    def use(self, fixed: Callable[[str], bytes | None]) -> None:
+        """Where fixed lines are from now on: what follows is in another file."""
+        self._fixed = fixed
+
+    def pass_by(self, on: bool) -> None:
+        """Read what follows for its history alone (faster): the long windows of statistics are left out."""
+        self._stats.brief = on
+
     def read(self, line: bytes) -> Moment:
         """What a line says. DamagedError for what cannot be understood; after that only a first line is read."""
         try:
@@ -520,6 +528,33 @@ class Reader:
         if found["models"] == old.models:
             found["models"] = old.models
         return msgspec.structs.replace(new, **found)
+
+
+class _Times(msgspec.Struct):
+    t: tuple[int, int]
+
+
+class _PastOnly(msgspec.Struct):
+    p: Any = None
+
+
+def wall_times(lines: Iterable[bytes]) -> Iterator[float]:
+    """When each line of a minute was taken, from its first one on. DamagedError."""
+    clock = _Clock()
+    for line in lines:
+        try:
+            yield clock.risen(*msgspec.json.decode(line, type=_Times).t)[1]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise DamagedError(str(error)) from error
+
+
+def past_of(line: bytes) -> Mapping[str, tuple[tuple[float, float], ...]]:
+    """The peaks of the minute before that a first line holds; none where it cannot be read."""
+    try:
+        told = msgspec.json.decode(line, type=_PastOnly).p
+        return {} if told is None else _read_past(told)
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
+        return {}
 
 
 _DERIVED: Mapping[str, Any] = {"models": tuple[ModelRow, ...], "traffic": Traffic, "serving": Serving}

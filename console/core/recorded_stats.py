@@ -19,11 +19,14 @@ from typing import Any
 import msgspec
 
 from console.core.model import BatchStat, ModelFlow, ModelKey, ModelStats, TritonStats, Window
-from console.core.rates import KEPT, window_between
+from console.core.rates import KEPT, Packed, packed, window_of
 
 WARM_UP = KEPT + 10.0
 """Seconds: no window of a model that works begins earlier (the long ones may be renewed some seconds late)."""
 WINDOWS = ("w1", "w10", "w30", "w120", "w300")
+_LONG = 2
+"""Place of the first window that History needs nothing of."""
+_AS_BEFORE = [0] * len(WINDOWS)
 _NEAR = 3
 """Polls to either side of where a window seems to begin among which its first one is looked for."""
 _TIMED = ("queue", "input", "infer", "output")
@@ -32,21 +35,23 @@ _TIMED = ("queue", "input", "infer", "output")
 class _Model:
     """What is known of one model version: its polls, each where something changed, and its present flow."""
 
-    __slots__ = ("flow", "numbers", "polls", "refs")
+    __slots__ = ("flow", "numbers", "passed", "polls", "refs")
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
-        self.polls: list[ModelStats] = []
+        self.polls: list[Packed] = []
         self.flow: ModelFlow | None = None
         self.refs: list[tuple[int, int, float] | None] = [None] * len(WINDOWS)
         """Of each window: (first poll, last poll, span); None = written as it is."""
+        self.passed: dict[int, tuple[int, int, float]] = {}
+        """Reading: the same of windows that were passed by, by their place; one may be what later ones are as."""
 
     def add(self, number: int, stats: ModelStats) -> None:
-        if not self.polls or self.polls[-1] != stats:
+        if self.flow is None or not self.polls or self.flow.stats != stats:
             self.numbers.append(number)
-            self.polls.append(stats)
+            self.polls.append(packed(stats))
 
-    def at(self, number: int) -> ModelStats | None:
+    def at(self, number: int) -> Packed | None:
         """The counters at a poll; None where that is before all that is known."""
         at = bisect_right(self.numbers, number) - 1
         return None if at < 0 else self.polls[at]
@@ -61,6 +66,8 @@ class StatsCodec:
     """One side of it, writing or reading; both remember the same."""
 
     def __init__(self) -> None:
+        self.brief = False
+        """Reading: leave out the long windows of what is only passed by, as a reader does that jumps."""
         self._models: dict[ModelKey, _Model] = {}
         self._keys: tuple[ModelKey, ...] = ()
         self._poll = 0
@@ -184,7 +191,9 @@ class StatsCodec:
         if told == 0:
             if old is None:
                 raise ValueError("a model is said to be as before, of which nothing was said")
-            return old
+            if self.brief or not model.passed:
+                return old
+            told = _AS_BEFORE
         if isinstance(told, list):
             told = {"w": told}
         before = None if old is None else old.stats
@@ -197,25 +206,32 @@ class StatsCodec:
         model.add(self._poll, stats)
         windows = [self._read_window(model, at, one, spans) for at, one in enumerate(told["w"])]
         epoch, resets = told.get("e", (None, 0) if old is None else (old.epoch_mono, old.resets))
-        model.flow = flow = ModelFlow(key, stats, *windows, epoch, resets)
+        w1, w10, w30, w120, w300 = windows
+        model.flow = flow = ModelFlow(key, stats, w1, w10, w30, w120, w300, epoch, resets)
         return flow
 
     def _read_window(self, model: _Model, at: int, told: Any, spans: Sequence[float]) -> Window | None:
-        if told is None:
-            return None
+        if told == 0 and not self.brief and at in model.passed:
+            return _window_of(model, model.passed.pop(at))
         if told == 0:
             return None if model.flow is None else getattr(model.flow, WINDOWS[at])
+        model.passed.pop(at, None)
+        if told is None:
+            return None
         if isinstance(told, dict):
             return msgspec.convert(told, Window)
         back, *last, place = told
-        first = self._poll - back
-        return _window_of(model, (first, self._poll - (last[0] if last else 0), spans[place]))
+        ref = (self._poll - back, self._poll - (last[0] if last else 0), spans[place])
+        if self.brief and at >= _LONG:
+            model.passed[at] = ref
+            return None
+        return _window_of(model, ref)
 
 
 def _window_of(model: _Model, ref: tuple[int, int, float]) -> Window | None:
     first, last, span = ref
     old, new = model.at(first), model.at(last)
-    return None if old is None or new is None else window_between(old, new, span)
+    return None if old is None or new is None else window_of(old, new, span)
 
 
 def _rise(old: ModelStats | None, new: ModelStats) -> tuple[list[Any], list[Any]]:

@@ -151,7 +151,7 @@ def samples(old: Snapshot, new: Snapshot) -> Iterator[tuple[float, str, float]]:
     """(monotonic time, key, value) of what History holds of the step from `old` to `new`: of each good new reading."""
     for field in PART_FIELDS.values():
         before, reading = getattr(old, field), getattr(new, field)
-        if reading is before or reading.error is not None or reading.value is None or reading.value is before.value:
+        if reading is before or reading.error is not None or reading.value is None or reading.mono == before.mono:
             continue
         for key, value in series_of(reading.value):
             if value is not None:
