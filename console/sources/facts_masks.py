@@ -98,8 +98,8 @@ _UNIT_PAIR = re.compile(
 )
 _ENV_LINE = re.compile(r"(?m)^(?P<head>[ \t]*(?:export[ \t]+)?)(?P<name>[A-Za-z_]\w{0,200})=(?P<value>.*)$")
 _COMMANDS = frozenset({"args", "cmd", "command", "createcommand", "entrypoint", "test", "argv"})
-_NO_SECRET_KEYS = frozenset({"key", "sandboxkey"})
-"""SandboxKey is the path of a container's network namespace."""
+_NO_SECRET_KEYS = frozenset({"key", "sandboxkey", "next_key"})
+"""SandboxKey is the path of a container's network namespace, next_key a key on the keyboard."""
 _LABELS = frozenset({"labels", "annotations"})
 
 
@@ -134,10 +134,14 @@ class Masks:
         if text is None and names is None and target is None:
             return fact
         if text is not None:
-            text = self.text(self._by_kind(path, text) if self._forms else text)
+            text = self.file_text(path, text)
         if names is not None:
             names = tuple(map(_unicode, names))
         return replace(fact, text=text, names=names, target=None if target is None else _unicode(target))
+
+    def file_text(self, path: str, text: str) -> str:
+        """The text of a file, by what its path says that it is; "" = of no file."""
+        return self.text(self._by_kind(path, text) if self._forms else text)
 
     def _by_kind(self, path: str, text: str) -> str:
         if path.startswith("/proc/") and path.endswith("/environ"):
