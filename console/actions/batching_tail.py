@@ -13,15 +13,19 @@ from console.core.model import ModelMetrics, SourceError
 from console.sources.triton import MetricsSource
 
 P99 = 0.99
+SUMMARY, HISTOGRAM = "summary", "histogram"
+SUMMARY_S = 60.0
+"""Seconds that the server's summaries look back: what was before a change is in them for as long."""
 
 
 class Tail(Struct, frozen=True):
     """What the page tells now."""
 
     source: str = ""
-    """summary, histogram, or "" = there is none."""
+    """SUMMARY, HISTOGRAM, or "" = there is none."""
     ms: float | None = None
-    """Of the server's last minute at most; of a histogram the lower bound of its bucket. None = too few requests."""
+    """A summary's is of the server's last minute; a histogram's of the time since this reader's first look, a minute at
+    most, and the lower bound of its bucket. None = too few requests."""
     why: str = ""
     """Why there is no source."""
 
@@ -64,8 +68,8 @@ def tail_of(box: Box, model: str, versions: Sequence[int]) -> Tail:
 def _of_model(metrics: ModelMetrics) -> Tail:
     for one in metrics.request_summary:
         if one.q == P99:
-            return Tail("summary", None if isnan(one.ms) else one.ms)
+            return Tail(SUMMARY, None if isnan(one.ms) else one.ms)
     if metrics.first_response is None:
         return Tail()
     found = quantile(metrics.first_response, P99)
-    return Tail("histogram", None if found is None else found.more_than or found.value)
+    return Tail(HISTOGRAM, None if found is None else found.more_than or found.value)

@@ -25,7 +25,7 @@ from console.actions.batching_apply import Gauge, Measured
 from console.actions.batching_look import BatchingAction, look, settings_digest, state_of
 from console.actions.batching_records import Record
 from console.actions.batching_revert import go_back
-from console.actions.batching_tail import TailReader, tail_of
+from console.actions.batching_tail import SUMMARY, SUMMARY_S, Tail, TailReader, tail_of
 from console.actions.box import Box
 from console.actions.who import operator
 from console.core import duration, units
@@ -70,13 +70,9 @@ class BatchingTrial(BatchingSet):
         checks = plan.checks
         if goal.p99_ms is not None and not refused:
             tail = tail_of(box, target, look(box, target).versions)
-            if tail.source:
+            refused = _no_tail(target, tail, goal, length)
+            if not refused:
                 checks = (*checks, Check("ok", f"p99 is told by the server's {tail.source} of its last minute"))
-            else:
-                refused = (
-                    f"no p99 of {target} is known here: {one_line(tail.why, 200)}; set slo_mean_ms instead, or "
-                    f"measure p99 by a load run (gpuconsole loadtest {target})"
-                )
         load, back = plan.steps[1], "what ran before is loaded again"
         return replace(
             plan,
@@ -289,7 +285,7 @@ class _Trial:
     def _look(self) -> None:
         began = time.monotonic()
         one = self.gauge.look()
-        p99 = self._tail.read().ms if self._tail is not None else None
+        p99 = self._p99()
         if one is None:
             self._watch.add(Seen(LOOK + time.monotonic() - began, answered=False))
         else:
@@ -297,6 +293,13 @@ class _Trial:
         if self.passed - self._noted >= NOTE_EVERY or not self._noted:
             self._noted = self.passed
             self._run.note(self._words(one, p99))
+
+    def _p99(self) -> float | None:
+        """None where none is wanted, and while the server's summary still has what was before the change."""
+        if self._tail is None:
+            return None
+        told = self._tail.read()
+        return None if told.source == SUMMARY and self.passed < SUMMARY_S else told.ms
 
     def _words(self, one: Measured | None, p99: float | None) -> str:
         """`4:12 left; goal mean ≤ 5 ms; 412/s, mean 2.94 ms, wait 1.23, batch 4.3`."""
@@ -306,6 +309,21 @@ class _Trial:
         state = f"▲ {trouble}" if trouble else "holds"
         seen = "the statistics do not answer" if one is None else f"{one.text}{tail}"
         return f"{int(left) // 60}:{int(left) % 60:02d} left; goal {self.goal.text}: {state}; {seen}"
+
+
+def _no_tail(model: str, tail: Tail, goal: Goal, length: float) -> str:
+    """Why a p99 goal cannot be watched; "" = it can."""
+    if not tail.source:
+        return (
+            f"no p99 of {model} is known here: {one_line(tail.why, 200)}; set slo_mean_ms instead, or measure p99 by "
+            f"a load run (gpuconsole loadtest {model})"
+        )
+    if tail.source == SUMMARY and length < SUMMARY_S + goal.broken_for:
+        return (
+            f"the server's p99 is of its last {SUMMARY_S:.0f} s, so for as long it tells of what was before: try it "
+            f"for longer than {SUMMARY_S + goal.broken_for:.0f} s, or set slo_mean_ms"
+        )
+    return ""
 
 
 def _is_other(box: Box, record: Record) -> str:

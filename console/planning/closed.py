@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from console.core.plan import WrongInput
 from console.planning.ahead import Ahead
@@ -25,16 +28,19 @@ JITTER = 0.05
 """Standard deviation of a run's time as a share of it: without any, callers fall into a step that no server keeps."""
 CALIBRATION = 6
 """Halvings in which the time that is lost between runs is found."""
+SPREADS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""ms; the least that fits clearly better than a smaller one is taken."""
+CLEARLY = 0.05
 
 
 class Closed(Ahead):
-    """`Ahead` under callers that send again `outside` ms after each answer."""
+    """`Ahead` under callers that send again some time after each answer."""
 
-    def rate(self, callers: int, outside: float, requests: int) -> float:
-        """Requests a second, after WARM_UP."""
-        waiting = [outside * at / callers for at in range(callers)]
+    def serve(self, callers: int, outside: Callable[[], float], requests: int) -> Served:
+        """After WARM_UP. `outside` gives the ms between an answer and the next request of the same caller."""
+        waiting = [outside() + at / callers for at in range(callers)]
         heapq.heapify(waiting)
-        known = served = 0
+        known = served = runs = 0
         began, now = 0.0, 0.0
         while served < WARM_UP + requests:
             now = min(waiting[0] if waiting else inf, self._running[0] if self._running else inf, self._alarm)
@@ -52,54 +58,95 @@ class Closed(Ahead):
                     self._wake(now)
             for run in self.runs[known:]:
                 for _ in run.arrivals:
-                    heapq.heappush(waiting, run.start + run.held + outside)
+                    heapq.heappush(waiting, run.start + run.held + outside())
                 if served < WARM_UP <= served + len(run.arrivals):
                     began, served = run.start, WARM_UP
                 else:
                     served += len(run.arrivals)
+                    runs += served > WARM_UP
             known = len(self.runs)
-        return 1e3 * (served - WARM_UP) / (now - began) if now > began else inf
+        done = served - WARM_UP
+        return Served(1e3 * done / (now - began) if now > began else inf, done / max(1, runs))
+
+
+class Served(Struct, frozen=True):
+    """What came of it."""
+
+    rate: float
+    """Requests a second."""
+    batch: float
+    """Requests a run."""
+
+
+class Callers(Struct, frozen=True):
+    """Who asks, as far as it makes the settings in use serve what was seen."""
+
+    count: int
+    outside_ms: float
+    spread_ms: float
+    """Mean of what answers take longer than `outside_ms`, each for itself: it keeps callers out of step."""
+    lost_ms: float
+    """Between two runs of an instance."""
 
 
 def throughput(
-    observed: Observed, settings: Sequence[Scheduling], callers: int, *, outside_ms: float = 0.0
+    observed: Observed, settings: Sequence[Scheduling], callers: int | None = None, *, outside_ms: float = 0.0
 ) -> tuple[float, ...]:
-    """Requests a second of each setting. WrongInput where nothing can be told of this model."""
+    """Requests a second of each setting, for so many callers; None = as many as are in the server now, by Little's
+    law, and outside of it. WrongInput where nothing can be told of this model."""
     if observed.unfit:
         raise WrongInput(observed.unfit)
     if not observed.service or not observed.rate:
         raise WrongInput(f"no requests of {observed.model} were seen, so nothing can be predicted")
-    lost = _lost(observed, callers, outside_ms)
-    return tuple(_rate(observed, one, callers, outside_ms, lost) for one in settings)
+    who = fitted(observed, callers, outside_ms)
+    return tuple(_served(observed, one, who).rate for one in settings)
 
 
-def _lost(observed: Observed, callers: int, outside_ms: float) -> float:
-    """ms between two runs of an instance that make the settings in use serve what they were seen to serve."""
+def fitted(observed: Observed, callers: int | None, outside_ms: float) -> Callers:
+    """The spread that gives the batches seen, and with it what is lost between runs to serve as many as were seen."""
+    assert observed.rate is not None
+    found: tuple[float, Callers] | None = None
+    for spread in SPREADS:
+        inside = observed.rate * ((observed.request_ms or 0.0) + outside_ms + spread) / 1e3
+        who = _with_loss(observed, Callers(callers or max(1, round(inside)), outside_ms, spread, 0.0))
+        served = _served(observed, observed.scheduling, who)
+        items = (observed.batch or served.batch) / max(1.0, observed.items)
+        off = abs(served.batch / items - 1) + abs(served.rate / observed.rate - 1)
+        if found is None or off < found[0] - CLEARLY:
+            found = off, who
+    assert found is not None
+    return found[1]
+
+
+def _with_loss(observed: Observed, who: Callers) -> Callers:
     assert observed.rate is not None
     low, high = 0.0, max(one.ms for one in observed.service)
-    if _rate(observed, observed.scheduling, callers, outside_ms, 0.0) <= observed.rate:
-        return 0.0
+    if _served(observed, observed.scheduling, who).rate <= observed.rate:
+        return who
     for _ in range(CALIBRATION):
         middle = (low + high) / 2
-        slow = _rate(observed, observed.scheduling, callers, outside_ms, middle) <= observed.rate
+        slow = _served(observed, observed.scheduling, replace(who, lost_ms=middle)).rate <= observed.rate
         low, high = (low, middle) if slow else (middle, high)
-    return (low + high) / 2
+    return replace(who, lost_ms=(low + high) / 2)
 
 
-def _rate(observed: Observed, setting: Scheduling, callers: int, outside_ms: float, lost: float) -> float:
+def _served(observed: Observed, setting: Scheduling, who: Callers) -> Served:
     items = max(1, round(observed.items))
     batched = setting.dynamic_batching and setting.max_batch_size > 1
-    largest = max(1, min(setting.max_batch_size // items, callers)) if batched else 1
     cap = max(1, setting.max_batch_size // items) if batched else 1
+    largest = min(cap, who.count)
     times = curve(_nearest(observed.service, setting.instances), items * largest).ms
     rng = random.Random(0)
 
     def held(count: int) -> float:
-        return (times[items * min(count, largest)] + lost) * max(0.5, rng.gauss(1.0, JITTER))
+        return (times[items * min(count, largest)] + who.lost_ms) * max(0.5, rng.gauss(1.0, JITTER))
+
+    def outside() -> float:
+        return who.outside_ms + (rng.expovariate(1 / who.spread_ms) if who.spread_ms else 0.0)
 
     delay = setting.max_queue_delay_us / 1e3 if batched else 0.0
     preferred: Sequence[int] = sorted({max(1, size // items) for size in setting.preferred_batch_sizes})
-    return Closed(cap, setting.instances, delay, held, preferred).rate(callers, outside_ms, REQUESTS)
+    return Closed(cap, setting.instances, delay, held, preferred).serve(who.count, outside, REQUESTS)
 
 
 def _nearest(seen: Sequence[Seen], instances: int) -> list[Seen]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from math import inf, log
+from math import exp, hypot, inf, log
 from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from console.core.plan import WrongInput
 from console.planning import batching_change as change
@@ -28,6 +29,8 @@ LEAST_BATCH: Final = 4
 """A largest batch below it is not halved."""
 UNSURE: Final = 0.1
 """Share by which a predicted throughput may be off: what instances cost each other is learned by trying."""
+FAITH: Final = 0.25
+"""How much the prediction as such counts beside a trial of the very same setting, which counts 1."""
 EQUAL: Final = 0.02
 """Predictions that differ by less are of equals."""
 WITHIN_S: Final = 3.0
@@ -59,6 +62,16 @@ class Proposed(Struct, frozen=True):
     error: float | None = None
     p99_ms: float | None = None
     trust: str = ""
+    modelled: float | None = None
+    """`predicted` before it was corrected by what was tried."""
+
+
+class Tried(Struct, frozen=True):
+    """What came of a prediction."""
+
+    settings: Batching
+    predicted: float
+    measured: float
 
 
 def grid(start: Batching, facts: Served, most_instances: int = MOST_INSTANCES) -> tuple[Candidate, ...]:
@@ -111,18 +124,23 @@ def propose(
     candidates: Sequence[Candidate],
     objective: Objective,
     *,
+    waits: bool = False,
     callers: int | None = None,
     outside_ms: float = 0.0,
+    tried: Sequence[Tried] = (),
 ) -> list[Proposed]:
-    """The best first. `callers` wait for their answers, and a request takes `outside_ms` outside the server's times;
-    None = requests come by themselves. WrongInput where nothing can be told of this model."""
+    """The best first. With `waits` it is callers that wait for their answers (`callers` of them, None = as many as
+    there seem to be), and a request takes `outside_ms` outside the server's times; else requests come by themselves.
+    What was `tried` corrects what is predicted of its neighbours. WrongInput where nothing can be told of this
+    model."""
     settings = [prediction.scheduling_of(one.settings) for one in candidates]
-    if objective == "throughput" and callers is not None:
+    if objective == "throughput" and waits:
         rates = closed.throughput(seen, settings, callers, outside_ms=outside_ms)
         found = [Proposed(one, rate, UNSURE * rate) for one, rate in zip(candidates, rates, strict=True)]
     else:
         told = prediction.grid(seen, settings, within_s=WITHIN_S)
         found = [_proposed(one, figures, objective) for one, figures in zip(candidates, told, strict=True)]
+    found = [_corrected(one, tried) for one in found]
     start = next(
         (one.settings for one in candidates if prediction.scheduling_of(one.settings) == seen.scheduling), None
     )
@@ -136,6 +154,31 @@ def propose(
         return (-steps if objective == "throughput" else steps, one.candidate.settings.total_instances, changes)
 
     return sorted(found, key=order)
+
+
+def _corrected(one: Proposed, tried: Sequence[Tried]) -> Proposed:
+    """By the shares by which predictions of near settings were off, the nearer the more."""
+    if one.predicted is None:
+        return one
+    weights = [exp(-(_distance(one.candidate.settings, other.settings) ** 2) / 2) for other in tried]
+    total = sum(weights) + FAITH
+    off = sum(weight * log(other.measured / other.predicted) for weight, other in zip(weights, tried, strict=True))
+    return replace(one, predicted=one.predicted * exp(off / total), modelled=one.predicted)
+
+
+def _distance(one: Batching, other: Batching) -> float:
+    """Of two settings: an instance, a doubling of the largest batch, or three steps of the delay are 1."""
+    delays = [_step(settings) for settings in (one, other)]
+    batches = [log(max(1, settings.max_batch_size), 2) for settings in (one, other)]
+    instances = one.total_instances - other.total_instances
+    return hypot((delays[0] - delays[1]) / 3, batches[0] - batches[1], instances)
+
+
+def _step(settings: Batching) -> float:
+    """Of the delay, on the ladder of DELAYS; batching off is one below none."""
+    if not settings.dynamic_batching:
+        return -1.0
+    return float(sum(1 for delay in DELAYS if delay < settings.delay_us))
 
 
 def _proposed(candidate: Candidate, told: Prediction, objective: Objective) -> Proposed:

@@ -26,7 +26,7 @@ from console.actions.batching_apply import Gauge, LoadFailed
 from console.actions.batching_look import BatchingAction, BatchingLook, look, settings_digest, state_of
 from console.actions.batching_records import Record
 from console.actions.batching_revert import go_back
-from console.actions.batching_tail import TailReader, tail_of
+from console.actions.batching_tail import SUMMARY, TailReader, tail_of
 from console.actions.box import Box
 from console.clients.triton_wire import decode_config
 from console.core import duration, units
@@ -38,7 +38,7 @@ from console.planning import batching_change as change
 from console.planning.batching_change import Batching
 from console.planning.observed import Observed, observe, together
 from console.tuning import own_load, table
-from console.tuning.space import OBJECTIVES, Candidate, Objective, Proposed, grid, propose, values_of
+from console.tuning.space import OBJECTIVES, Candidate, Objective, Proposed, Tried, grid, propose, values_of
 from console.tuning.table import Trial, best
 
 BUDGET, LEAST_BUDGET, MOST_BUDGET = "5m", 15.0, 3600.0
@@ -276,6 +276,8 @@ class _Sweep:
         self._callers_ms = 0.0
         self._out: list[dict[str, str]] = []
         """Settings that do not fit; the first of them stand in the table."""
+        self.window_s: float | None = None
+        """Seconds of a trial where they are given, and not a share of the budget."""
 
     @property
     def measured(self) -> list[Trial]:
@@ -289,6 +291,8 @@ class _Sweep:
     @property
     def window(self) -> float:
         """Seconds of a trial: the budget by the trials that it must be enough for, less their loads."""
+        if self.window_s is not None:
+            return self.window_s
         number = most_trials(len(self.points))
         least = LEAST_S + (1.0 if self.asked.load else 0.0)  # its progress is told once a second
         return min(MOST_S, max(least, self.asked.budget / (number + 1) - self._load_s - SETTLE_S))
@@ -350,7 +354,13 @@ class _Sweep:
             raise Stopped("the statistics did not answer: nothing can be predicted")
         try:
             found = propose(
-                self.seen, self.points, self.asked.objective, callers=self._callers(), outside_ms=self._callers_ms
+                self.seen,
+                self.points,
+                self.asked.objective,
+                waits=self._waits(),
+                callers=self._callers(),
+                outside_ms=self._callers_ms,
+                tried=self._tried(),
             )
         except WrongInput as error:
             raise Stopped(f"nothing can be predicted: {error}") from error
@@ -365,14 +375,24 @@ class _Sweep:
         best_now = now.figure(self.asked.objective) if now is not None else None
         return rest[0] if best_now is None or self._is_worth(rest[0], best_now) else None
 
+    def _waits(self) -> bool:
+        """True for callers that wait for their answers: of the traffic that comes that is taken."""
+        return not self.asked.load or self._own().concurrency is not None
+
     def _callers(self) -> int | None:
-        """How many wait for their answers; None where a load of its own comes by itself. Of traffic that comes it is
-        taken that its callers wait, as many as are in the server now (Little's law)."""
-        if self.asked.load:
-            load = own_load.wished(self.asked.load, self.record.model, str(self.version), LEAST_S)
-            return max(1, round(wish.checked(load).load.peak)) if load.concurrency is not None else None
-        start = self.trials[0]
-        return max(1, round((start.rate or 0.0) * (start.mean_ms or 0.0) / 1e3))
+        """How many, where that is known."""
+        return max(1, round(wish.checked(self._own()).load.peak)) if self.asked.load and self._waits() else None
+
+    def _own(self, seconds: float = LEAST_S) -> wish.Wish:
+        return own_load.wished(self.asked.load, self.record.model, str(self.version), seconds, len(self.trials))
+
+    def _tried(self) -> list[Tried]:
+        found = []
+        for one in self.trials:
+            figure = one.figure(self.asked.objective)
+            if one.modelled and figure and not one.what:
+                found.append(Tried(self._settings(one.values), one.modelled, figure))
+        return found
 
     def _is_worth(self, one: Proposed, now: float) -> bool:
         assert one.predicted is not None
@@ -398,7 +418,7 @@ class _Sweep:
             refused = f"the server refused it: {one_line(str(error), 160)}"
             self._add(Trial(candidate.text, candidate.values, proposed.predicted, left_out=refused))
             return
-        one = self._measure(candidate, proposed.predicted, "")
+        one = replace(self._measure(candidate, proposed.predicted, ""), modelled=proposed.modelled)
         self._add(one)
         if one.failed:
             raise Stopped(f"{one.failed} requests failed under {candidate.text}")
@@ -471,13 +491,15 @@ class _Sweep:
         tail = TailReader(self.box, self.record.model, [self.version])
         ended = ""
         try:
+            tail.read()  # what was counted before is not of this trial
             for _ in range(round(self.window * LOOKS_A_SECOND)):
                 if self.run.wait(1 / LOOKS_A_SECOND):
                     raise Stopped("it was stopped by the operator")
                 one = gauge.look()
                 if one is not None and (ended := self._ended(one.mean_ms, one.failed)):
                     break
-            p99 = tail.read().ms
+            told_now = tail.read()
+            p99 = None if told_now.source == SUMMARY else told_now.ms
         finally:
             tail.close()
         told = gauge.measured()
@@ -489,8 +511,8 @@ class _Sweep:
         )  # fmt: skip
 
     def _by_load(self, made: Trial, gauges: list[Gauge]) -> Trial:
-        name, version = self.record.model, str(self.version)
-        load = own_load.wished(self.asked.load, name, version, self.window, len(self.trials))
+        name = self.record.model
+        load = self._own(self.window)
 
         def each_second() -> None:
             if not gauges:
@@ -601,11 +623,11 @@ def _refusal(box: Box, found: BatchingLook, asked: Wanted, points: Sequence[Cand
         return f"there is nothing to choose for {found.name}: it does not batch and its instances are in several groups"
     if (asked.objective == "p99" or asked.slo_p99_ms is not None) and not asked.load:
         tail = tail_of(box, found.name, found.versions)
+        own = "give a load of its own (load=rate=200), which measures it"
+        if tail.source == SUMMARY:
+            return f"the server's p99 is of its last minute, longer than a trial: {own}"
         if not tail.source:
-            return (
-                f"no p99 of {found.name} is known here: {one_line(tail.why, 200)}; give a load of its own "
-                "(load=rate=200), which measures it"
-            )
+            return f"no p99 of {found.name} is known here: {one_line(tail.why, 200)}; {own}"
     if not asked.load and not found.model.rate:
         return f"nobody asks {found.name} now: a sweep wants traffic, or a load of its own (load=concurrency=8)"
     return ""

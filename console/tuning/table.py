@@ -19,7 +19,7 @@ class Trial(Struct, frozen=True):
     text: str
     values: Mapping[str, str]
     predicted: float | None = None
-    """By the objective."""
+    """By the objective, with what was tried before taken into account."""
     rate: float | None = None
     """Requests a second, served."""
     mean_ms: float | None = None
@@ -32,6 +32,8 @@ class Trial(Struct, frozen=True):
     """Why it was not measured, or its figures do not count."""
     what: str = ""
     """start, confirmed."""
+    modelled: float | None = None
+    """What was predicted by the model alone."""
 
     def figure(self, objective: Objective) -> float | None:
         """What is judged; None = it cannot be the best."""

@@ -146,7 +146,9 @@ def test_a_p99_goal_wants_a_source(box: Box, monkeypatch: pytest.MonkeyPatch) ->
     assert "slo_mean_ms" in plan.refused
     assert "loadtest ranking" in plan.refused
     monkeypatch.setattr(batching_trial, "tail_of", lambda *_: Tail("summary", 2.0))
-    monkeypatch.setattr(TailReader, "read", lambda _: Tail("summary", 3.5))
+    assert "p99 is of its last 60 s" in BatchingTrial().plan(box, MODEL, values).refused
+    monkeypatch.setattr(batching_trial, "tail_of", lambda *_: Tail("histogram", 2.0))
+    monkeypatch.setattr(TailReader, "read", lambda _: Tail("histogram", 3.5))
     outcome, _ = tried(box, values)
     assert outcome.word == "undone"
     assert "p99 was above 3 ms for 1 s" in outcome.text

@@ -85,11 +85,13 @@ def test_p99_is_asked_of_the_tail() -> None:
 def test_sixteen_callers_are_best_in_two_full_batches_at_a_time() -> None:
     """By hand: 16 in batches of 8 on two instances, 20 ms each; alone in one batch of 16, 28 ms."""
     points = space.grid(START, Served("rank"))
-    found = space.propose(seen(571.0, mean_ms=28.0), points, "throughput", callers=16)
+    full = replace(seen(571.0, mean_ms=28.0), batch=16.0)
+    found = space.propose(full, points, "throughput", waits=True, callers=16)
     best = found[0]
-    assert (best.candidate.settings.total_instances, best.candidate.settings.max_batch_size) == (2, 8)
-    assert best.candidate.settings.delay_us > 0
-    assert best.predicted == pytest.approx(800, rel=0.04)
+    two = next(one for one in found if one.candidate.text == "delay 2000, 2 inst, max 8")
+    assert two.predicted == pytest.approx(800, rel=0.04)
+    assert (best.predicted or 0.0) >= (two.predicted or 0.0)
+    assert best.candidate.settings.max_batch_size == 8
     alone = next(one for one in found if one.candidate.settings == START)
     assert alone.predicted == pytest.approx(571, rel=0.04)
 
@@ -99,9 +101,28 @@ def test_of_requests_that_come_by_themselves_no_more_are_served_than_come() -> N
     assert found[0].predicted == 60.0
 
 
+def test_what_was_tried_corrects_its_neighbours_and_not_what_is_far() -> None:
+    points = space.grid(START, Served("rank"))
+    plain = {one.candidate.text: one for one in space.propose(seen(20.0), points, "mean")}
+    slow = plain["delay 0, 2 inst, max 16"]
+    assert slow.predicted is not None
+    tried = [space.Tried(slow.candidate.settings, slow.predicted, 2 * slow.predicted)]
+    found = {one.candidate.text: one for one in space.propose(seen(20.0), points, "mean", tried=tried)}
+
+    def times(text: str) -> float:
+        one = found[text]
+        assert one.predicted is not None
+        assert one.modelled is not None
+        return one.predicted / one.modelled
+
+    assert 1.6 < times("delay 0, 2 inst, max 16") < 2
+    assert times("delay 100, 2 inst, max 16") > times("delay 0, 3 inst, max 16") > times("delay 0, 4 inst, max 8") > 1
+    assert times("delay 10000, 4 inst, max 8") < 1.05
+
+
 def test_nothing_seen_nothing_predicted() -> None:
     with pytest.raises(WrongInput):
-        space.propose(replace(seen(20.0), rate=None), space.grid(START, Served("rank")), "throughput", callers=4)
+        space.propose(replace(seen(20.0), rate=None), space.grid(START, Served("rank")), "throughput", waits=True)
 
 
 def test_values_are_those_of_batching_set() -> None:
