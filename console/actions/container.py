@@ -42,6 +42,7 @@ from console.core.plan import (
 
 TIMEOUT = Field("timeout", "seconds that it gets to stop before it is killed", "int", low=0, high=86400, unit="s")
 LONGER = Field("longer", "give it the stop_timeout of [actions], as its own is shorter than Triton drains", "bool")
+UNIT = ".service"
 DEFAULT_STOP = 10
 """Seconds; Podman's own default."""
 
@@ -111,7 +112,7 @@ class Start(ContainerAction):
     def plan(self, box: Box, target: str, values: Mapping[str, str]) -> Plan:
         name = chosen_name(box, target)
         with ContainerView(box, name) as view:
-            if view.state() is None and (making := box.unit_making(name)) is not None:
+            if view.state() is None and (making := _making(box, name)) is not None:
                 return self._by_unit(box, name, values, *making)
             state = view.known()
             after = view.serving_after(state)
@@ -139,15 +140,19 @@ class Start(ContainerAction):
         )
 
     def _by_unit(self, box: Box, name: str, values: Mapping[str, str], unit: str, user: bool) -> Plan:
-        """There is no container: the unit makes it, as hand-written ones with --rm do at each start."""
+        """There is no container: the unit makes it, as those with --rm and Quadlet's do at each start."""
+        what = f"container {name}" if name != unit else "its container"
+        here = f"no container {name} is there; the file of {unit} makes one of this name"
+        if name == unit:
+            here = f"no container of {unit} is there; each start of it makes one"
         return Plan(
             action=self.NAME,
             target=Target("container", name, identity(None)),
             values=dict(values),
-            title=f"Start {unit}, which makes container {name}, on {box.host}",
+            title=f"Start {unit}, which makes {what}, on {box.host}",
             yes="Start",
             danger="safe",
-            checks=(Check("note", f"no container {name} is there; the file of {unit} makes one of this name"),),
+            checks=(Check("note", here),),
             steps=(
                 Step("start", box.units().command(unit, "start", user), "its journal tells why"),
                 Step("ready", "wait until Triton answers", "its log tells why"),
@@ -160,12 +165,17 @@ class Start(ContainerAction):
         )
 
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        name = plan.target.name
+        name = _its_name(box, plan.target.name)
         with ContainerView(box, name) as view:
-            if view.state() is None and (making := box.unit_making(name)) is not None:
+            if view.state() is None and (making := _making(box, name)) is not None:
                 with run.phase("start", f"start {making[0]}"):
-                    powering.make_by_unit(box, view, *making, run)
+                    name = powering.make_by_unit(box, view, *making, run).name
+        with ContainerView(box, name) as view:
             return started(box, view, run)
+
+    def state(self, box: Box, target: Target) -> Mapping[str, str]:
+        """See ContainerAction; of the unit's container where the target is a unit."""
+        return super().state(box, Target("container", _its_name(box, target.name)))
 
     def interrupted(self, box: Box, plan: Plan, journal: tuple[JournalLine, ...]) -> tuple[str, str, str]:
         if other := other_here(box, plan):
@@ -177,8 +187,26 @@ class Start(ContainerAction):
         return self.run(box, plan, run)
 
     def undo(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        with ContainerView(box, plan.target.name) as view, run.phase("start", "stop it again"):
+        name = _its_name(box, plan.target.name)
+        with ContainerView(box, name) as view, run.phase("start", "stop it again"):
             return _stopped_again(box, view, run)
+
+
+def _making(box: Box, name: str) -> tuple[str, bool] | None:
+    """The unit that makes a container that is gone, and whether it is the user's own. `name` is the container's, or the
+    unit's own (`triton.service`): all that a screen knows of a container that is gone."""
+    if not name.endswith(UNIT):
+        return box.unit_making(name)
+    state = box.podman_state()
+    user = state.unit.user if state.unit is not None and state.unit.name == name else state.origin == "rootless"
+    known = box.units().show(name, ("LoadState",), user).get("LoadState") == "loaded"
+    return (name, user) if known else box.unit_making(name)
+
+
+def _its_name(box: Box, name: str) -> str:
+    """The container's own name, where `name` is its unit's and it is there."""
+    found = powering.container_of_unit(box, name) if name.endswith(UNIT) else None
+    return name if found is None else found.name
 
 
 def started(box: Box, view: ContainerView, run: Run) -> Outcome:
@@ -427,8 +455,7 @@ def up_again(box: Box, view: ContainerView, gap: Gap, run: Run) -> ContainerStat
         if not is_running(state):
             gap.go_on()
         if state is None and (making := box.unit_making(view.name)) is not None:
-            powering.make_by_unit(box, view, *making, run)
-            return view.known()
+            return powering.make_by_unit(box, view, *making, run)
         if state is None:
             saved_specs.create_again(box, view.name, run.kept().get("saved", ""))
         state = view.known()
@@ -500,5 +527,5 @@ def _ports_free(box: Box, state: ContainerState) -> tuple[Check, ...]:
 
 
 def _runs(box: Box, plan: Plan) -> bool:
-    with ContainerView(box, plan.target.name) as view:
+    with ContainerView(box, _its_name(box, plan.target.name)) as view:
         return is_running(view.state())

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent import futures
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 
@@ -31,6 +31,8 @@ SIGNAL_EVERY = 3.0
 """Seconds after which a signal that was not taken is sent again."""
 _EXITING = re.compile(r"Signal \(\d+\) received|Waiting for in-flight requests|Timeout \d+: Found")
 GONE_WITHIN = 10.0
+MADE_WITHIN = 15.0
+"""Seconds in which a unit's Podman makes its container."""
 LOOK_EVERY = 0.1
 TELL_EVERY = 1.0
 
@@ -138,14 +140,28 @@ def through_unit(box: Box, view: ContainerView, state: ContainerState, verb: str
         waited(lambda: systemd.act(unit, "restart", user), run, lambda spent: _draining(view, spent, None))
 
 
-def make_by_unit(box: Box, view: ContainerView, unit: str, user: bool, run: Run) -> None:
-    """systemctl start of a unit that makes the container; SourceError where no such container runs afterwards."""
+def make_by_unit(box: Box, view: ContainerView, unit: str, user: bool, run: Run) -> ContainerState:
+    """systemctl start of a unit that makes the container, and what it made; restart where systemd takes the unit for
+    active, as then a start does nothing. SourceError where no such container is there afterwards."""
     systemd = box.systemd()
-    waited(lambda: systemd.act(unit, "start", user), run, lambda spent: f"{spent:.0f} s: systemctl start {unit}")
-    if view.state() is None:
-        raise SourceError(
-            "unavailable", f"{unit} was started, but no container {view.name} is there", f"see journalctl --unit {unit}"
-        )
+    told = systemd.show(unit, ("ActiveState",), user)
+    verb: Literal["start", "restart"] = "restart" if told.get("ActiveState") == "active" else "start"
+    waited(lambda: systemd.act(unit, verb, user), run, lambda spent: f"{spent:.0f} s: systemctl {verb} {unit}")
+    # of a unit of Type=simple the start ends before Podman has made anything
+    until = time.monotonic() + MADE_WITHIN
+    while (state := view.state() or container_of_unit(box, unit)) is None:
+        if time.monotonic() > until:
+            raise SourceError(
+                "unavailable", f"{unit} was started, but no container of it is there", f"see journalctl --unit {unit}"
+            )
+        time.sleep(LOOK_EVERY)
+    return state
+
+
+def container_of_unit(box: Box, unit: str) -> ContainerState | None:
+    """The Triton container, where it is this unit's."""
+    found = box.podman_state().container
+    return found if found is not None and found.unit == unit else None
 
 
 def _draining(view: ContainerView, spent: float, seconds: int | None) -> str:

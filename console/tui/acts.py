@@ -184,9 +184,7 @@ def _none_here(app: ConsoleApp) -> str:
     unit = podman.unit if podman is not None else None
     if unit is None:
         return "there is no Triton container here"
-    name = one_line(unit.name, 80)
-    scope = " --user" if unit.user else ""
-    return f"the container is gone; its unit makes it anew: systemctl{scope} start {name}"
+    return f"the container is gone; its unit makes it anew: o starts {one_line(unit.name, 80)}"
 
 
 class ContainerAct(Act):
@@ -218,21 +216,30 @@ class ContainerAct(Act):
 
 
 class Start(ContainerAct):
-    """Start the container; make one that is gone again as it was kept (plan first)."""
+    """Start the container; one that is gone comes through its unit, or is made again as it was kept (plan first)."""
 
     ID, KEYS, LABEL, ACTION, WANTS = "container.start", ("o",), "start", "container.start", "stopped"
     first = " already"
 
     def why_not(self, app: ConsoleApp) -> str | None:
-        return None if _saved(app) is not None else super().why_not(app)
+        return None if _saved(app) is not None or _unit(app) else super().why_not(app)
 
     def run(self, app: ConsoleApp) -> None:
-        saved = _saved(app)
-        if saved is None:
+        saved, unit = _saved(app), _unit(app)
+        if unit:
+            app.acting.request(Request(self.ACTION, unit))
+        elif saved is None:
             super().run(app)
         else:
             name, spec = saved
             app.acting.request(Request("container.create", name, {"saved": spec}))
+
+
+def _unit(app: ConsoleApp) -> str:
+    """The unit of a container that is gone; "" where it is there, or no unit is known."""
+    podman = app.box.snapshot.container.value
+    gone = podman is not None and podman.container is None and podman.unit is not None
+    return podman.unit.name if gone and podman is not None and podman.unit is not None else ""
 
 
 def _saved(app: ConsoleApp) -> tuple[str, str] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,10 +21,11 @@ from console.clients.files import private_folder
 from console.core.plan import Refused, WrongInput
 from tests.actions.fake_run import Died, FakeRun
 from tests.actions.own_box import containers, done, left_as_told, own_box
+from tests.actions.stand_in import MORE, UNIT, unit_with_rm
 from tests.fakes.registry import Registry
 from tests.lab import paths, podman
 from tests.lab.fixtures import Lab
-from tests.lab.own import OwnTriton, own_triton, run_words
+from tests.lab.own import OwnTriton, own_triton
 from tests.lab.repository import sleeper_config
 
 pytestmark = pytest.mark.lab
@@ -326,36 +326,44 @@ def test_a_unit_makes_the_container_that_went_with_its_stop(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hand-written unit with --rm, as on RHEL 8: stopped through it the container is gone; `u` starts the unit."""
-    stand_in = tmp_path / "bin/systemctl"
-    stand_in.parent.mkdir()
-    more = ("--rm", "--label", "PODMAN_SYSTEMD_UNIT=triton.service")
-    with own_triton(tmp_path / "models", [MODEL], more=more) as own, own_box(own, tmp_path / "state") as box:
-        words, env = " ".join(podman.command()), podman.environment()
-        settings = " ".join(f"{name}={value}" for name, value in env.items() if name.startswith("CONTAINERS"))
-        made = shlex.join(run_words(own.name, own.port, own.repository, more))
-        stand_in.write_text(
-            f"""#!/bin/sh
-for word; do case "$word" in
-stop) exec env {settings} {words} stop {own.name} ;;
-start) exec env {settings} {words} {made} ;;
-esac; done
-"""
-        )
-        stand_in.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{stand_in.parent}:{os.environ['PATH']}")
-        monkeypatch.setattr(
-            units, "unit_naming", lambda name, root, user: "triton.service" if name == own.name else None
-        )
+    with own_triton(tmp_path / "models", [MODEL], more=MORE) as own, own_box(own, tmp_path / "state") as box:
+        unit_with_rm(own, tmp_path, monkeypatch)
+        monkeypatch.setattr(units, "unit_naming", lambda name, root, user: UNIT if name == own.name else None)
         _, stopped = done(Stop(), box, own.name)
         assert stopped.word == "done"
         assert own.name not in containers(own)
         assert stopped.undo is not None
         plan, outcome = done(Start(), box, stopped.undo.target)
-        assert "which makes container" in plan.title
+        assert f"which makes container {own.name}" in plan.title
         assert outcome.word == "done", outcome
         assert own.ready() == {("rank", "1")}
         with pytest.raises(WrongInput, match="there is no container nobody"):
             Start().plan(box, "nobody", {})
+
+
+def test_a_container_that_is_gone_comes_through_its_unit_by_the_unit_s_name(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is known of the container of a Quadlet unit that is stopped; `o` on Container."""
+    with own_triton(tmp_path / "models", [MODEL], more=MORE) as own, own_box(own, tmp_path / "state") as box:
+        record = unit_with_rm(own, tmp_path, monkeypatch, late=True)
+        assert done(Stop(), box, own.name)[1].word == "done"
+        assert containers(own) == {}
+        plan = Start().plan(box, UNIT, {})
+        assert f"Start {UNIT}, which makes its container" in plan.title
+        assert plan.by_hand == (f"sudo systemctl start {UNIT}",)
+        with pytest.raises(Died):
+            Start().run(box, plan, FakeRun(("start", "begin")))
+        assert Start().interrupted(box, plan, ()) == ("it does not run", "start it", "")
+        _, outcome = done(Start(), box, UNIT)
+        assert outcome.word == "done", outcome
+        assert own.ready() == {("rank", "1")}
+        assert left_as_told(Start(), box, plan, outcome)
+        assert outcome.undo is not None
+        assert (outcome.undo.action, outcome.undo.target) == ("container.stop", own.name)
+        assert Start().interrupted(box, plan, ()) == ("it runs", "", "stop it again")
+        assert f"--no-ask-password start {UNIT}" in record.read_text()
+        assert Start().plan(box, own.name, {}).refused == "it runs already"
 
 
 def test_what_was_interrupted_is_not_done_to_another_container_of_the_name(own: OwnTriton, box: Box) -> None:

@@ -14,6 +14,7 @@ from console.actions.model_look import look
 from console.actions.swap import Swap
 from tests.actions.model_boxes import Live, own_box
 from tests.actions.runs import do, killed
+from tests.actions.stand_in import MORE, UNIT, unit_with_rm
 from tests.actions.traffic import traffic
 from tests.lab.fixtures import Lab
 from tests.lab.own import OwnTriton, own_triton
@@ -156,3 +157,21 @@ def test_killed_in_the_middle_of_a_restart(lab: Lab, latest: OwnTriton, tmp_path
     found = Swap().finish(box, plan, again) if deed == "finish" else Swap().undo(box, plan, again)
     assert found.word == ("done" if deed == "finish" else "undone"), found
     assert latest.ready() == ({("m", "2"), ("n", "1")} if deed == "finish" else BEFORE)
+
+
+def test_a_restart_through_the_unit(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its container is another one afterwards: the unit makes it anew with --rm."""
+    root = tmp_path / "repository"
+    write("m", config(instances=1), (1,), program="rogue.py", root=root)
+    write("n", sleeper_config("n"), (1,), root=root)
+    with own_triton(root, wait=False, more=MORE) as own:
+        own.wait_ready(BEFORE)
+        write("m", config(instances=1), (2,), program="rogue.py", root=root)
+        record = unit_with_rm(own, tmp_path, monkeypatch)
+        box = own_box(own, tmp_path / "state", watch=0.3)
+        plan = Swap().plan(box, "m", {"version": "2", "way": "restart"})
+        assert plan.by_hand == (f"sudo systemctl restart {UNIT}",)
+        found = do(Swap(), box, "m", {"version": "2", "way": "restart"}, Live())
+        assert found.word == "done", found
+        assert own.ready() == {("m", "2"), ("n", "1")}
+        assert f"--no-ask-password restart {UNIT}" in record.read_text()

@@ -594,17 +594,20 @@ async def test_what_cannot_be_acted_on_says_why(tmp_path: Path, monkeypatch: Mon
         assert not desk.asked
 
 
-async def test_a_container_that_is_gone_names_its_unit(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
-    desk = FakeDesk()
+async def test_a_container_that_is_gone_comes_through_its_unit(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     gone = PodmanState("/run/podman/podman.sock", "rootful", unit=UnitState("triton.service", "inactive", "dead"))
-    with_unit = drawn_box(container=good("container", gone))
-    for box, told in (
-        (with_unit, "its unit makes it anew: systemctl start triton.service"),
-        (empty_box(), "there is no Triton"),
-    ):
-        async with acting(desk, tmp_path, monkeypatch, box=box, screen="container") as (app, pilot):
-            await pilot.press("o")
-            assert told in notices(app)[-1]
+    desk = FakeDesk(STOP)
+    box = drawn_box(container=good("container", gone))
+    async with acting(desk, tmp_path, monkeypatch, box=box, screen="container") as (app, pilot):
+        await pilot.press("x")
+        assert notices(app)[-1] == "the container is gone; its unit makes it anew: o starts triton.service"
+        await pilot.press("o")
+        await until(pilot, lambda: desk.asked)
+        assert desk.asked == [Request("container.start", "triton.service")]
+    desk = FakeDesk()
+    async with acting(desk, tmp_path, monkeypatch, box=empty_box(), screen="container") as (app, pilot):
+        await pilot.press("o")
+        assert "there is no Triton" in notices(app)[-1]
     assert not desk.asked
 
 
