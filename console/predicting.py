@@ -228,16 +228,20 @@ def predict_lines(
     lines = _seen_lines(observed)
     heads = ["seen", "told now", *(["told with " + " ".join(pairs)] if len(told) > 1 else [])]
     lines.append(f"  {'':<14}{heads[0]:>10}  {heads[1]:<16}  {heads[2] if len(told) > 1 else ''}".rstrip())
+    runs = sum(one.runs for one in observed.service)
     seen = {
+        "runs/s": runs / observed.seconds if observed.seconds else None, "served/s": observed.rate,
         "mean ms": observed.request_ms, "wait ms": observed.wait_ms, "run ms": observed.compute_ms,
         "batch": observed.batch, "busy %": None if observed.busy is None else 100 * observed.busy,
     }  # fmt: skip
     for name, before, after in zip(_NAMES, _figures(now), _figures(wanted), strict=True):
+        if name in _RARE and before == after == _figure(Figure(0.0)):
+            continue
         value = seen.get(name)
         cells = f"  {name:<14}{units.millis(value) if value is not None else '?':>10}  {before:<16}"
         lines.append((cells + (f"  {after}" if len(told) > 1 else "")).rstrip())
     for head, one in zip(heads[1:], told, strict=False):
-        lines.append(f"  {head}: trust {one.trust}" + (f": {'; '.join(one.reasons)}" if one.reasons else ""))
+        lines += _trust_lines(f"{head}: trust", one)
     lines.append(
         f"  by {wanted.simulated_requests} requests run through Triton's batcher, p99 as the server would see it"
     )
@@ -255,11 +259,9 @@ def plan_lines(observed: Observed, found: capacity.CapacityPlan, memory: capacit
         lines.append(f"  ✗ {found.reason}")
     if chosen is not None:
         lines.append(f"  {'needs' if found.best else 'nearest':<15}{words(chosen.scheduling)}")
-        lines.append(
-            f"  {'told':<15}p99 {_figure(chosen.p99_ms)} ms, mean {_figure(chosen.mean_ms)} ms, "
-            f"batches of {_figure(chosen.batch)}, can do {units.rate(chosen.capacity)}/s"
-        )
-        lines.append(f"  {'trust':<15}{chosen.trust}" + (f": {'; '.join(chosen.reasons)}" if chosen.reasons else ""))
+        lines.append(f"  {'told':<15}p99 {_figure(chosen.p99_ms)} ms, mean {_figure(chosen.mean_ms)} ms")
+        lines.append(f"  {'':<15}batches of {_figure(chosen.batch)}, can do {units.rate(chosen.capacity)}/s")
+        lines += _trust_lines(f"{'trust':<14}", chosen)
     if found.if_shared:
         lines.append(f"  {'if shared':<15}{found.if_shared}")
     if found.memory_unknown:
@@ -272,16 +274,22 @@ def plan_lines(observed: Observed, found: capacity.CapacityPlan, memory: capacit
         )
     thumb = found.thumb
     lines.append(
-        f"  {'rule of thumb':<15}{thumb.instances} x: {thumb.batch} at once take {units.millis(thumb.batch_ms)} ms, "
-        f"so one really does {units.rate(thumb.one_per_s)}/s; it knows no waiting and no goal"
+        f"  {'rule of thumb':<15}{prediction.instances_of(thumb.instances)}: {thumb.batch} at once take "
+        f"{units.millis(thumb.batch_ms)} ms, so one does {units.rate(thumb.one_per_s)}/s"
     )
+    lines.append(f"  {'':<15}(it knows no waiting and no goal)")
     lines.append(f"  {found.tried} settings were looked at")
     return lines
 
 
+def _trust_lines(head: str, one: Prediction) -> list[str]:
+    """How far to believe it, and each reason on a line of its own."""
+    return [f"  {head} {one.trust}", *(f"    {reason}" for reason in one.reasons)]
+
+
 def words(one: Scheduling) -> str:
     """Such as `2 instances, batches up to 8, delay 500 µs`."""
-    count = f"{one.instances} instance" + ("s" if one.instances != 1 else "")
+    count = prediction.instances_of(one.instances)
     if not one.dynamic_batching:
         return f"{count}, no dynamic batching"
     return f"{count}, batches up to {one.max_batch_size}, delay {one.max_queue_delay_us} µs"
@@ -293,7 +301,7 @@ def _seen_lines(observed: Observed) -> list[str]:
     bursts = (
         "" if observed.dispersion is None else f", variance of a second's count {observed.dispersion:.1f} x its mean"
     )
-    shown = observed.service[:8]
+    shown = observed.service[:6]
     times = ", ".join(f"{one.size}: {units.millis(one.ms)}" for one in shown)
     more = f" and {len(observed.service) - len(shown)} more" if len(observed.service) > len(shown) else ""
     return [
@@ -302,6 +310,7 @@ def _seen_lines(observed: Observed) -> list[str]:
     ]
 
 
+_RARE = frozenset({"refused/s", "timed out/s"})
 _NAMES = ("mean ms", "p50 ms", "p99 ms", "wait ms", "run ms", "batch", "runs/s", "served/s", "busy %", "refused/s",
           "timed out/s")  # fmt: skip
 

@@ -19,7 +19,7 @@ from console.core.plan import WrongInput
 from console.planning.batcher import Scheduling
 from console.planning.calibration import calibrate
 from console.planning.observed import Observed
-from console.planning.prediction import Prediction, capacity, grid
+from console.planning.prediction import Prediction, capacity, grid, instances_of
 from console.planning.service import Seen, curve
 
 DELAYS_US = (0, 200, 500, 1000, 2000, 5000)
@@ -197,14 +197,14 @@ def _shared(observed: Observed, best: Prediction | None, rate: float, goal: floa
     if best is None or best.shared_p99_ms is None:
         return ""
     known = sorted({one.instances for one in observed.service})
-    seen = ", ".join(map(str, known))
+    seen = " and ".join(instances_of(count) for count in known)
     if best.shared_p99_ms == inf:
-        worst = "then this could not keep up"
+        worst = "this could not keep up"
     elif best.shared_p99_ms <= goal:
-        worst = f"then p99 is {best.shared_p99_ms:.3g} ms, still within the goal"
+        worst = f"p99 is {best.shared_p99_ms:.3g} ms, still within the goal"
     else:
-        worst = f"then p99 is {best.shared_p99_ms:.3g} ms, above the goal"
-    return f"service times are known with {seen} instance(s) only; instances may share the card wholly: {worst}"
+        worst = f"p99 is {best.shared_p99_ms:.3g} ms, above the goal"
+    return f"service times were seen with {seen} only; if more of them share the card wholly, {worst}"
 
 
 def _of_most_runs(observed: Observed) -> list[Seen]:

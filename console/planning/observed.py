@@ -75,13 +75,13 @@ def observe(
     zero = ModelStats(after.name, after.version)
     window = None if before is None or seconds is None else window_between(before, after, seconds)
     if window is not None:
-        return observe_window(window, config, counts)
+        return replace(observe_window(window, config, counts), version=after.version)
     whole = window_between(zero, after, 1.0)
     assert whole is not None  # counters are never below 0
     found = observe_window(whole, config, counts)
     gone = ("rate: one look gives counters since the load only",) if before is None or seconds is None else (
         "rate: the model was loaded anew within the window",)  # fmt: skip
-    return replace(found, seconds=None, rate=None, busy=None, missing=(*gone, *found.missing))
+    return replace(found, version=after.version, seconds=None, rate=None, busy=None, missing=(*gone, *found.missing))
 
 
 def observe_window(window: Window, config: ModelConfig, counts: Sequence[int] = ()) -> Observed:

@@ -284,7 +284,7 @@ def _trust(
         poor.append(f"requests are of {observed.items:.2g} items in the mean, and of unlike sizes")
     if not setting.growth.known:
         count, under = setting.scheduling.instances, setting.growth.seen_under
-        text = f"service times with {count} instances were never seen, those with {under} are taken"
+        text = f"service times were seen with {instances_of(under)} only, not with {instances_of(count)}"
         if shared is not None:
             text += "; if they shared the card wholly " + (
                 "it could not keep up" if shared == inf else f"p99 would be {shared:.3g} ms"
@@ -299,6 +299,11 @@ def _trust(
         fair.append(calibration.note)
     level: Trust = "poor" if poor else "fair" if fair else "good"
     return level, (*poor, *fair)
+
+
+def instances_of(count: int) -> str:
+    """`1 instance`, `2 instances`."""
+    return f"{count} instance" + ("s" if count != 1 else "")
 
 
 def _outside(setting: Setting, told: Sequence[lanes.Told], times: Curve) -> float:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -50,6 +51,9 @@ MOST_RATE = 400.0
 """What this machine can be asked for beside the server itself; a setting that takes more is drawn again."""
 BASE_US, ITEM_US = (2_000, 60_000), (1_500, 8_000)
 """Bounds of the models' times, by chance evenly on a logarithmic scale."""
+FIRST = ("--cgroup-parent", "/", "--cpu-shares", "262144")
+"""The server goes before what else runs on this machine, which is shared; the sender does by a real-time priority.
+Models that only sleep take next to nothing, and a server that waits for a core is not what is predicted."""
 LATE_MS = 2.0
 """Mean by which the client sent late, above which a run is made again, once: then it measures this machine. Both are
 printed, the less late one counts."""
@@ -166,6 +170,7 @@ def load(own: OwnTriton, model: str, rate: float, seconds: float, chance: int) -
     """`gpuconsole loadtest` as a user starts it; its record as JSON is on its standard output."""
     with tempfile.TemporaryDirectory() as state:
         command = [
+            *(("chrt", "--rr", "1") if os.geteuid() == 0 and shutil.which("chrt") else ()),
             *(sys.executable, "-m", "console", "loadtest", model, "--rate", f"{rate:.3f}", "--poisson"),
             *("--chance", str(chance), "--duration", f"{seconds:.1f}s", "--warmup", f"{WARM_S:g}s", "--json"),
             *("--host", "127.0.0.1", "--http-port", str(own.port), "--socket", own.socket, "--container", own.name),
@@ -228,7 +233,7 @@ def rows(cases: Sequence[Case], chance: int, *, reference_s: float = REFERENCE_S
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)  # the container's user reads the models
-        with own_triton(Path(folder) / "models", configs) as own:
+        with own_triton(Path(folder) / "models", configs, more=FIRST) as own:
             looks = {
                 name: looked_at(own, one, chance + at, reference_s) for at, (name, one) in enumerate(sleepers.items())
             }

@@ -49,7 +49,7 @@ def test_the_fewest_instances_then_the_shortest_p99() -> None:
     assert found.best is not None
     assert found.best.scheduling.instances == 3
     assert found.best.scheduling.dynamic_batching
-    assert "1 instance(s) only" in found.if_shared
+    assert "1 instance only" in found.if_shared
 
 
 def test_headroom_takes_more_instances() -> None:

@@ -180,14 +180,14 @@ def test_preferred_sizes(seen: Observed) -> None:
 def test_growth_with_instances_is_unknown_until_it_was_seen(seen: Observed) -> None:
     told = predict(seen, Scheduling(16, 2, max_queue_delay_us=1000))
     assert told.trust == "fair"
-    assert "2 instances were never seen" in reasons(told)
+    assert "seen with 1 instance only, not with 2 instances" in reasons(told)
     assert told.shared_p99_ms is not None
     assert told.shared_p99_ms > value(told, "p99_ms")
     grown = tuple(Seen(one.size, one.runs, one.ms * 1.6, 2) for one in seen.service)
     known = replace(seen, service=seen.service + grown)
     own = predict(known, Scheduling(16, 2, max_queue_delay_us=1000))
     assert own.shared_p99_ms is None
-    assert "never seen" not in reasons(own)
+    assert "were seen with" not in reasons(own)
     third = predict(known, Scheduling(16, 3, max_queue_delay_us=1000))
     assert third.shared_p99_ms is None
     assert value(third, "compute_ms") > 1.9 * value(told, "compute_ms")
