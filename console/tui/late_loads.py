@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from console.loadgen.announce import Running
     from console.loadgen.measure import Plan
     from console.loadgen.order import Progress
-    from console.loadgen.record import Comparison, Live, Run
+    from console.loadgen.record import Comparison, Foreign, Kept, Live, Run
     from console.loadgen.wish import Checked, Wish
 
 ANY, CLOSED, CONSTANT, POISSON = "any", "closed loop", "open loop, constant", "open loop, Poisson"
@@ -99,14 +99,16 @@ class LateLoads:
             why = f"the run is not kept: {error.filename or state}: {error.strerror or error}"
             return msgspec.structs.replace(found, notes=(*found.notes, why))
 
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[tuple[Run, ...], tuple[Foreign, ...]]:
         """See Doors."""
         state = place_of(self._session, self._folder)[1]
         if not (state / "load" / "runs.jsonl").exists():
-            return ()
-        from console.loadgen import record
+            return (), ()
+        from console.loadgen.record import Foreign, Run, load_kept
 
-        return tuple(record.load_all(state))
+        kept = load_kept(state)
+        own = tuple(one for one in kept if isinstance(one, Run))
+        return own, tuple(one for one in kept if isinstance(one, Foreign))
 
     def told(self, run: Run) -> Told:
         """See Doors."""
@@ -123,7 +125,7 @@ class LateLoads:
         except ValueError as error:
             raise _damaged(error, run) from error
 
-    def compare(self, first: Run, second: Run) -> Comparison:
+    def compare(self, first: Kept, second: Kept) -> Comparison:
         """See Doors."""
         from console.loadgen import record
 
@@ -148,7 +150,7 @@ class LateLoads:
         return str(stem)
 
 
-def _damaged(error: ValueError, *runs: Run) -> Exception:
+def _damaged(error: ValueError, *runs: Kept) -> Exception:
     from console.core.plan import WrongInput
 
     return WrongInput(f"the record of run {' or '.join(str(run.id) for run in runs)} is damaged: {error}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from console.loadgen.announce import Running
     from console.loadgen.measure import Plan
     from console.loadgen.order import Progress
-    from console.loadgen.record import Comparison, Live, Run
+    from console.loadgen.record import Comparison, Foreign, Kept, Live, Run
     from console.loadgen.wish import Checked
     from console.tui.app import ConsoleApp
 
@@ -86,8 +86,8 @@ class Doors(Protocol):
         """Carry it out and keep it; `begun` is given what stops it. The run's id is 0 where it is not kept, and its
         last note then says why."""
 
-    def runs(self) -> tuple[Run, ...]:
-        """All kept runs, oldest first; loads nothing where none is kept."""
+    def runs(self) -> tuple[tuple[Run, ...], tuple[Foreign, ...]]:
+        """All kept runs, ours and those of other programs, oldest first; imports nothing where none is kept."""
 
     def told(self, run: Run) -> Told:
         """What the figures mean."""
@@ -95,7 +95,7 @@ class Doors(Protocol):
     def shares(self, run: Run, bounds_ms: Sequence[float]) -> tuple[float, ...]:
         """Of its latencies up to each bound, and above the last."""
 
-    def compare(self, first: Run, second: Run) -> Comparison:
+    def compare(self, first: Kept, second: Kept) -> Comparison:
         """Two runs side by side."""
 
     def going_on(self) -> tuple[Running, ...]:
@@ -161,6 +161,8 @@ class Loads:
         self.current: Current | None = None
         self.runs: tuple[Run, ...] = ()
         """Kept ones, oldest first."""
+        self.foreign: tuple[Foreign, ...] = ()
+        """Kept ones that other programs measured."""
         self.error = ""
         """Why they could not be read."""
         self.going: tuple[Running, ...] = ()
@@ -267,7 +269,8 @@ class Loads:
     @property
     def next_number(self) -> int:
         """The one that the next run will have, where no other console keeps one before."""
-        return max((run.id for run in self.runs), default=0) + 1
+        kept: tuple[Kept, ...] = (*self.runs, *self.foreign)
+        return max((run.id for run in kept), default=0) + 1
 
     def start(self, plan: Plan) -> str:
         """Begin what somebody said yes to; "" or why not."""
@@ -320,6 +323,7 @@ class Loads:
             return
         if not run.id:
             self.app.notify(run.notes[-1], severity="warning", timeout=15, markup=False)
+        if not run.id or all(one.id != run.id for one in self.runs):
             self.runs = (*self.runs, run)
         sign = sign_of(run)
         severity = "information" if sign == "ok" else "warning"
@@ -337,11 +341,11 @@ class Loads:
             then()
             return
 
-        def read(runs: tuple[Run, ...] | None, error: str) -> None:
+        def read(found: tuple[tuple[Run, ...], tuple[Foreign, ...]] | None, error: str) -> None:
             self.error = error
-            if runs is not None:
+            if found is not None:
                 unkept = tuple(run for run in self.runs if not run.id)
-                self.runs = (*runs, *unkept)
+                self.runs, self.foreign = (*found[0], *unkept), found[1]
                 self._add_events()
             then()
             self.app.refresh_now()
@@ -356,6 +360,13 @@ class Loads:
                     words = f"load {run.id} on {one_line(run.names, NAME)} began: {run.load.words()}"
                     self.app.store.add_event(Event(run.wall, "note", words, run.by, "load.begin", run.model))
                 self.app.store.add_event(end_event(run))
+        for one in self.foreign[-EVENTS_OF_PAST:]:
+            if not one.file and one.id not in self._known:
+                self._known.add(one.id)
+                words = (
+                    f"load {one.id} on {one_line(one.model, NAME)} began, by {one_line(one.engine, 40)}: {one.load()}"
+                )
+                self.app.store.add_event(Event(one.wall, "note", words, one.by, "load.begin", one.model))
 
     def _tell_other(self, one: Running, wall: float, what: str) -> None:
         words = f"a load on {one_line(one.model, NAME)} {what}: {one_line(one.words, 80)}"
@@ -384,6 +395,13 @@ def _is_run_of(run: Run, one: Running) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------------ a run in words
+
+
+def own(run: Kept) -> Run | None:
+    """The run, where this program measured it; None for another program's."""
+    from console.loadgen.record import Run
+
+    return run if isinstance(run, Run) else None
 
 
 def failed(run: Run) -> int:

@@ -17,7 +17,7 @@ from console.loadgen.histogram import Histogram
 from console.loadgen.inputs import Inputs
 from console.loadgen.measure import Asked, Plan
 from console.loadgen.order import Progress
-from console.loadgen.record import Client, Comparison, Live, Run, Server, Slice, Traffic
+from console.loadgen.record import Client, Comparison, Foreign, Kept, Live, Run, Server, Slice, Traffic
 from console.loadgen.wish import Checked, checked
 from console.tui.app import ConsoleApp
 from console.tui.late_loads import command_of, wish_of
@@ -108,11 +108,18 @@ LIVE = (
 RUNNING = Running(4711, 99, "ana", NOW - 42, "recall", "127.0.0.1:8000", "open loop, constant, 800/s", 120.0)
 
 
+FOREIGN = Foreign("perf_analyzer 2.51.0", 14, NOW - 300, "infer-01", "ops@192.0.2.7", "ranking", "2", 16, 5690.0,
+                  "127.0.0.1:8000", 1, 2.81, 2.8, 3.1, 3.4, 3.9, 0.4, 0.07, 1.34, 0.08, 4000,
+                  ("stalls", "p99.9 and max"), "report.csv")  # fmt: skip
+"""What perf_analyzer wrote into a file that was read."""
+
+
 class FakeDoors:
     """Plans whatever can be, and lets a load run until it is told how it ends."""
 
     def __init__(self, runs: Sequence[Run] = (), going: Sequence[Running] = ()) -> None:
         self.kept = tuple(runs)
+        self.foreign: tuple[Foreign, ...] = ()
         self.going = tuple(going)
         self.planned: list[Mapping[str, str]] = []
         self.written: list[tuple[str, Mapping[str, str]]] = []
@@ -183,8 +190,8 @@ class FakeDoors:
             self.kept = (*self.kept, found)
         return found
 
-    def runs(self) -> tuple[Run, ...]:
-        return self.kept
+    def runs(self) -> tuple[tuple[Run, ...], tuple[Foreign, ...]]:
+        return self.kept, self.foreign
 
     def told(self, run: Run) -> Told:
         return Told(verdict.gap(run), verdict.counts(run), verdict.limit(run.load, run.client))
@@ -192,7 +199,7 @@ class FakeDoors:
     def shares(self, run: Run, bounds_ms: Sequence[float]) -> tuple[float, ...]:
         return tuple(run.client.shape().shares(bounds_ms))
 
-    def compare(self, first: Run, second: Run) -> Comparison:
+    def compare(self, first: Kept, second: Kept) -> Comparison:
         return record.compare(first, second)
 
     def going_on(self) -> tuple[Running, ...]:

@@ -31,7 +31,18 @@ from console.tui.widgets.cells import plain, width
 from console.tui.widgets.lines import Row
 from tests.fakes.boxes import drawn_box
 from tests.fakes.drawn import MONO, NOW
-from tests.tui.loading import CLOSED, LATENCIES, LIVE, NOT_VALID, RUNNING, FakeDoors, made_run, progress, some_runs
+from tests.tui.loading import (
+    CLOSED,
+    FOREIGN,
+    LATENCIES,
+    LIVE,
+    NOT_VALID,
+    RUNNING,
+    FakeDoors,
+    made_run,
+    progress,
+    some_runs,
+)
 
 OPEN: Mapping[str, str] = {**DEFAULTS, "model": "ranking", "mode": "open loop, Poisson", "rate": "800",
                            "duration": "2m", "goal": "5"}  # fmt: skip
@@ -395,7 +406,7 @@ def _plan(values: Mapping[str, str] = OPEN, **more: object) -> Plan:
 def test_the_plan_tells_what_is_sent_and_who_feels_it(cells: int) -> None:
     plan = _plan({**OPEN, "live_limits": "4"})
     whole = " ".join(" ".join(texts(plan_rows(plan, cells), cells)).split())
-    assert plan.title == "Load ranking: open loop, Poisson, 800/s for 2 m"
+    assert plan.title == "Load ranking for 2 m"
     assert (plan.danger, plan.yes, plan.confirm, plan.here) == ("caution", "Start", "", True)
     for wanted in (
         "● ranking 2 answers at 127.0.0.1:8000: this machine, infer-01",
@@ -431,3 +442,48 @@ def test_an_end_in_words() -> None:
     event = end_event(made_run(13, not_valid="it was changed"))
     assert (event.sign, event.kind, event.model, event.origin) == ("warn", "load.end", "ranking", "ops@192.0.2.7")
     assert event.text.endswith("not valid: it was changed")
+
+
+# -------------------------------------------------------------------------------------------------- of other programs
+
+
+@pytest.mark.parametrize("cells", [59, 74, 98])
+def test_another_programs_figures_are_told_as_that(cells: int) -> None:
+    pane = _now()
+    pane.foreign = FOREIGN
+    lines = texts(pane.lines(view(cells)), cells)
+    whole = " ".join(" ".join(lines).split())
+    assert plain(pane.title(view(cells))) == "Run 14   by perf_analyzer 2.51.0"
+    assert "a closed loop hides stalls" in whole
+    assert "wait 0.40 + input 0.07 + infer 1.34 + output 0.08" in whole
+    assert "not told ? stalls, p99.9 and max" in whole
+    assert "p99.9" not in lines[2]
+
+
+def test_another_programs_run_stands_in_its_place() -> None:
+    pane = LoadRuns()
+    pane.runs, pane.foreign = some_runs(), (FOREIGN,)
+    lines = texts(pane.lines(view(116)), 116)
+    assert lines[1].split()[:3] == ["14", "ranking", "2"]
+    assert lines[1].split()[6:10] == ["5690", "2.80", "3.90", "?"]
+    assert "perf_analyzer 2.51.0" in lines[1]
+    pane.cursor = 14
+    assert pane.other_programs() is FOREIGN
+    assert pane.run() is None
+    assert pane.mark()
+    read = list(csv.reader(io.StringIO(csv_of(load_runs.table(pane.runs, pane.foreign)))))
+    row = dict(zip(read[0], read[-1], strict=True))
+    assert (row["engine"], row["errors"], row["p99_ms"]) == ("perf_analyzer 2.51.0", "", "3.9")
+
+
+def test_only_what_both_tell_is_compared() -> None:
+    ours = some_runs()[0]
+    pane = LoadCompare()
+    pane.pair, pane.found = (ours, FOREIGN), record.compare(ours, FOREIGN)
+    lines = texts(pane.lines(view(96)), 96)
+    assert not any(line.startswith("p99.9") for line in lines)
+    assert not any("DISTRIBUTION" in line for line in lines)
+    assert any(line.startswith("engine") and "≠ gpuconsole" in line for line in lines)
+    assert any("tells no distribution" in line for line in lines)
+    told = load_compare.table(pane.pair, pane.found)
+    assert told[-1][0] == "note"

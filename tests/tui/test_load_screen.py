@@ -22,7 +22,7 @@ from console.tui.screens.plan import PlanDialog
 from console.tui.screens.tune import TuneScreen
 from console.tui.widgets.small_dialogs import Sure
 from tests.fakes.boxes import drawn_box, empty_box, hostile_box
-from tests.tui.loading import LIVE, NOT_VALID, RUNNING, FakeDoors, made_run, progress, some_runs, use_doors
+from tests.tui.loading import FOREIGN, LIVE, NOT_VALID, RUNNING, FakeDoors, made_run, progress, some_runs, use_doors
 from tests.tui.stage import SIZES, on_stage, press_fast, settled, shown, text_of
 from tests.tui.tuning import FakeTuner, current, looked
 from tests.tui.tuning import use as use_tuner
@@ -137,7 +137,7 @@ async def test_ctrl_x_stops_it_from_every_screen(
         await pilot.press("ctrl+x")
         assert doors.stopped.is_set()
         await _until(app, pilot, lambda: app.loads.current is None)
-        assert [(run.id, run.ended) for run in app.loads.runs] == [(1, "stopped")]
+        await _until(app, pilot, lambda: [(run.id, run.ended) for run in app.loads.runs] == [(1, "stopped")])
 
 
 async def test_ctrl_x_stops_it_within_a_field_a_filter_and_a_dialog(
@@ -466,3 +466,28 @@ async def test_a_load_that_cannot_be_sent_says_why(tmp_path: Path, monkeypatch: 
         assert _notices(app)[-1] == "load 1 on ranking: no process can be made [/x]"
         assert "no process can be made [/x]" in text_of(app)
         assert [one.sign for one in shown(app).events if one.kind == "load.end"] == ["fail"]
+
+
+@sizes
+async def test_another_programs_run_is_looked_at_and_compared(
+    size: Size, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with on_stage(drawn_box(), tmp_path, monkeypatch, size) as (app, pilot):
+        doors = FakeDoors(some_runs())
+        doors.foreign = (FOREIGN,)
+        screen = await _opened(app, pilot, doors)
+        assert app.loads.next_number == 15
+        await pilot.press("tab", "tab", "tab")
+        screen.listed.select(14)
+        await settled(app, pilot)
+        assert "Run 14   by perf_analyzer 2.51.0" in text_of(app)
+        assert "tells no distribution" in text_of(app)
+        await pilot.press("space", "j", "space", "equals_sign")
+        await _until(app, pilot, lambda: "Run 13 and run 14" in text_of(app) and "RUN 14" in text_of(app))
+        await pilot.press("escape")
+        screen.listed.select(14)
+        use_tuner(monkeypatch, app, FakeTuner(current()))
+        await pilot.press("t")
+        tune = await looked(app, pilot)
+        assert tune.live.measured is not None
+        assert tune.live.measured.after["p99"] == 3.9

@@ -16,7 +16,7 @@ from console.tui.widgets.lines import Row
 from console.tui.widgets.trend import nice_top, trend
 
 if TYPE_CHECKING:
-    from console.loadgen.record import Live, Run
+    from console.loadgen.record import Foreign, Live, Run
 
 LABEL = 12
 LEAST, MOST = 7, 10
@@ -42,6 +42,8 @@ class LoadNow(Pane):
         self.current: Current | None = None
         self.run: Run | None = None
         """Shown while none runs."""
+        self.foreign: Foreign | None = None
+        """Shown in its place: what another program measured."""
         self.told = ""
         """What stands here without either."""
         self.means: Told | None = None
@@ -50,6 +52,8 @@ class LoadNow(Pane):
     def title(self, view: View) -> Line:
         if self.current is not None:
             return (("Now", "title"), (f"   {self.current.phase()}", "key"))
+        if self.foreign is not None:
+            return ((f"Run {self.foreign.id}", "title"), (f"   by {one_line(self.foreign.engine, 60)}", "dim"))
         if self.run is not None:
             return ((f"Run {self.run.id or '(not kept)'}", "title"), (f"   {_ending(self.run)}", "dim"))
         return (("Now", "title"),)
@@ -57,6 +61,8 @@ class LoadNow(Pane):
     def lines(self, view: View) -> list[Row]:
         if self.current is not None:
             return running(self.current, view.width)
+        if self.foreign is not None:
+            return foreign(self.foreign, view.width)
         if self.run is not None:
             return ended(self.run, view.width, self.means or Told())
         return [Row(((line, "dim"),)) for line in wrapped(self.told, view.width, most=4)]
@@ -64,7 +70,7 @@ class LoadNow(Pane):
     def changes(self) -> object:
         now = self.current
         run = None if now is None else (len(now.samples), now.stopping, now.number)
-        return (run, self.run, self.told, self.means)
+        return (run, self.run, self.foreign, self.told, self.means)
 
 
 def _ending(run: Run) -> str:
@@ -228,6 +234,23 @@ def ended(run: Run, cells: int, means: Told) -> list[Row]:
         made += _text("counts", means.counts, cells)
     made += [row for note in run.notes if note != limit for row in _judged("note", "note", note, cells)]
     return made
+
+
+def foreign(one: Foreign, cells: int) -> list[Row]:
+    """All that another program told."""
+    figures = [("AT ONCE", str(one.callers)), ("DONE", units.rate(one.throughput))]
+    figures += [("ITEMS", units.rate(one.items))] if one.batch > 1 else []
+    made = _table("req/s", figures, cells)
+    values = (one.p50_ms, one.p90_ms, one.p95_ms, one.p99_ms, one.mean_ms)
+    named = list(zip(("p50", "p90", "p95", "p99", "mean"), map(units.millis, values), strict=True))
+    made += _table("latency ms", named, cells, "from sending; a closed loop hides stalls")
+    parts = (("wait", one.queue_ms), ("input", one.input_ms), ("infer", one.infer_ms), ("output", one.output_ms))
+    made += _text("server", " + ".join(f"{name} {units.millis(value)}" for name, value in parts), cells)
+    if one.requests is not None:
+        made += _text("in all", f"{one.requests} requests", cells)
+    if one.file:
+        made += _text("read of", one.file, cells)
+    return made + _judged("not told", "unknown", ", ".join(one.unknown) or "nothing is left out", cells)
 
 
 def _errors(run: Run, cells: int) -> list[Row]:

@@ -43,7 +43,7 @@ def shown_plan(
         action=ACTION,
         target=Target("model", plan.model),
         values=dict(values),
-        title=f"Load {one_line(plan.names, 80)}: {plan.load.words()} for {lasting(plan.load.seconds)}",
+        title=f"Load {one_line(plan.names, 80)} for {lasting(plan.load.seconds)}",
         yes="Start",
         danger=danger,
         note="live traffic is there" if felt else "",

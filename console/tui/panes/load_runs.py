@@ -16,7 +16,7 @@ from console.tui.widgets.cells import Line, cut, left, right
 from console.tui.widgets.lines import Row
 
 if TYPE_CHECKING:
-    from console.loadgen.record import Run
+    from console.loadgen.record import Foreign, Run
     from console.loadgen.schedule import Load
 
 RUNNING = "running"
@@ -54,6 +54,8 @@ class LoadRuns(Pane):
         super().__init__(id=id)
         self.runs: tuple[Run, ...] = ()
         """Oldest first."""
+        self.foreign: tuple[Foreign, ...] = ()
+        """Those of other programs, likewise."""
         self.current: Current | None = None
         self.marked: tuple[int, ...] = ()
         """Numbers of marked runs, in the order of marking."""
@@ -73,6 +75,10 @@ class LoadRuns(Pane):
         """The one under the cursor."""
         return next((run for run in self.runs if run.id == self.cursor), None)
 
+    def other_programs(self) -> Foreign | None:
+        """The one under the cursor, where another program measured it."""
+        return next((one for one in self.foreign if one.id == self.cursor), None)
+
     def mark(self) -> bool:
         """`space`: a third mark takes the place of the first."""
         number = self.cursor
@@ -90,14 +96,40 @@ class LoadRuns(Pane):
                       "label"),))]  # fmt: skip
         if self.current is not None:
             made.append(_running(self.current, view, columns))
-        for run in reversed(self.runs):
-            if self.wanted(f"{run.id} {run.names} {run.load.words()} {run.by} {note_of(run)[1]}"):
-                made += self._rows(run, view, columns)
+        rows = [(run.id or float("inf"), self._rows(run, view, columns)) for run in self.runs if self._wanted(run)]
+        rows += [(one.id, [self._foreign(one, view, columns)]) for one in self.foreign if self._wanted_foreign(one)]
+        for _, lines in sorted(rows, key=lambda row: row[0], reverse=True):
+            made += lines
         if len(made) == 1:
             nothing = "no run matches the filter" if self.filter else "no run is kept yet: A begins one"
             told = self.error or nothing
             made += [Row(((f"  {line}", "fail" if self.error else "dim"),)) for line in wrapped(told, view.width - 2)]
         return made
+
+    def _wanted(self, run: Run) -> bool:
+        return self.wanted(f"{run.id} {run.names} {run.load.words()} {run.by} {note_of(run)[1]}")
+
+    def _wanted_foreign(self, one: Foreign) -> bool:
+        return self.wanted(f"{one.id} {one.model} {one.version} {one.load()} {one.by} {one.engine}")
+
+    def _foreign(self, one: Foreign, view: View, columns: Mapping[str, int]) -> Row:
+        none = units.NONE
+        cells = {
+            **dict.fromkeys(COLUMNS, none),
+            "run": str(one.id),
+            "model": one_line(f"{one.model} {one.version}", 80).strip() or none,
+            "started": _started(one.wall, view),
+            "mode": "closed",
+            "rate": str(one.callers),
+            "done": units.rate(one.throughput),
+            "p50": units.millis(one.p50_ms),
+            "p99": units.millis(one.p99_ms),
+            "errors": "?",
+        }
+        mark = "+" if one.id in self.marked else " "
+        note = one_line(f"{one.engine}{f', of {one.file}' if one.file else ''}: hides stalls", 200)
+        room = view.width - MARK - sum(columns.values())
+        return Row(((f"  {mark} ", "key"), (_text(cells, columns), ""), (cut(note, room), "dim")), one.id)
 
     def _rows(self, run: Run, view: View, columns: Mapping[str, int]) -> list[Row]:
         marked = "+" if run.id in self.marked else " "
@@ -123,7 +155,7 @@ class LoadRuns(Pane):
     def changes(self) -> object:
         now = self.current
         run = None if now is None else (now.number, now.stopping, len(now.samples))
-        return (self.runs, run, self.marked, self.error)
+        return (self.runs, self.foreign, run, self.marked, self.error)
 
 
 def _around(columns: Mapping[str, int], whole: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
@@ -214,29 +246,49 @@ HEADS = (
     "run", "started", "by", "model", "target", "load", "seconds", "inputs", "sent", "done", "done_per_s",
     "errors", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "p99_9_ms", "max_ms", "mean_ms", "goal_p99_ms", "goal_met",
     "server_mean_ms", "server_wait_ms", "server_infer_ms", "server_batch", "delay", "max_batch", "instances", "ended",
-    "steady", "not_valid",
+    "steady", "not_valid", "engine",
 )  # fmt: skip
 
 
-def table(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """HEADS and a row for each run, the figures unrounded; what a record does not hold is empty."""
+def table(runs: Sequence[Run], foreign: Sequence[Foreign] = ()) -> list[tuple[str, ...]]:
+    """HEADS and a row for each run, other programs' last; figures unrounded, and empty where a record has none."""
+    return [HEADS, *(_cells_of(_told(run)) for run in runs), *(_cells_of(_told_foreign(one)) for one in foreign)]
 
+
+def _cells_of(told: Mapping[str, object]) -> tuple[str, ...]:
     def cell(value: object) -> str:
-        return "" if value is None else {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return "" if value is None else one_line(str(value), 400)
 
-    made: list[tuple[str, ...]] = [HEADS]
-    for run in runs:
-        at, server, config = run.client.latency, run.server, run.config
-        told: tuple[object, ...] = (
-            run.id or None, units.moment(run.wall, utc=True) + "Z", run.by, run.names, run.target,
-            run.load.words(), run.client.seconds, run.inputs, run.client.sent, run.client.done, run.client.throughput,
-            failed(run), at.p50, at.p90, at.p95, at.p99, at.p99_9, at.max, at.mean, run.goal_ms, run.met,
-            server.total_ms if server else None, server.queue_ms if server else None,
-            server.infer_ms if server else None, server.batch if server else None, config.get("delay"),
-            config.get("max batch"), config.get("instances"), run.ended, run.steady or "yes", run.not_valid,
-        )  # fmt: skip
-        made.append(tuple(one_line(cell(one), 400) for one in told))
-    return made
+    return tuple(cell(told.get(name)) for name in HEADS)
+
+
+def _told(run: Run) -> dict[str, object]:
+    client, at, config = run.client, run.client.latency, run.config
+    told: dict[str, object] = {
+        "run": run.id or None, "started": units.moment(run.wall, utc=True) + "Z", "by": run.by, "model": run.names,
+        "target": run.target, "load": run.load.words(), "seconds": client.seconds, "inputs": run.inputs,
+        "sent": client.sent, "done": client.done, "done_per_s": client.throughput, "errors": failed(run),
+        "p50_ms": at.p50, "p90_ms": at.p90, "p95_ms": at.p95, "p99_ms": at.p99, "p99_9_ms": at.p99_9, "max_ms": at.max,
+        "mean_ms": at.mean, "goal_p99_ms": run.goal_ms, "goal_met": run.met, "delay": config.get("delay"),
+        "max_batch": config.get("max batch"), "instances": config.get("instances"), "ended": run.ended,
+        "steady": run.steady or "yes", "not_valid": run.not_valid, "engine": "gpuconsole",
+    }  # fmt: skip
+    if (server := run.server) is not None:
+        told |= {"server_mean_ms": server.total_ms, "server_wait_ms": server.queue_ms,
+                 "server_infer_ms": server.infer_ms, "server_batch": server.batch}  # fmt: skip
+    return told
+
+
+def _told_foreign(one: Foreign) -> dict[str, object]:
+    return {
+        "run": one.id, "started": units.moment(one.wall, utc=True) + "Z", "by": one.by,
+        "model": f"{one.model} {one.version}".strip(), "target": one.target, "load": one.load(), "done": one.requests,
+        "done_per_s": one.throughput, "p50_ms": one.p50_ms, "p90_ms": one.p90_ms, "p95_ms": one.p95_ms,
+        "p99_ms": one.p99_ms, "mean_ms": one.mean_ms, "server_wait_ms": one.queue_ms, "server_infer_ms": one.infer_ms,
+        "engine": one.engine,
+    }  # fmt: skip
 
 
 def csv_of(rows: Sequence[Sequence[str]]) -> str:

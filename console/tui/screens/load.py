@@ -17,7 +17,7 @@ from console.core.text import one_line
 from console.tui.commands import Command
 from console.tui.desk import Request
 from console.tui.lane import Lane
-from console.tui.loads import Current, Loads, Told
+from console.tui.loads import Current, Loads, Told, own
 from console.tui.panes import load_compare, load_runs
 from console.tui.panes.base import Pane, View
 from console.tui.panes.form_pane import FormPane
@@ -32,7 +32,7 @@ from console.tui.screens.stack import stacked
 if TYPE_CHECKING:
     from console.core.plan import Plan
     from console.loadgen.measure import Plan as LoadPlan
-    from console.loadgen.record import Run
+    from console.loadgen.record import Foreign, Kept, Run
     from console.loadgen.wish import Checked
     from console.tui.app import ConsoleApp
     from console.tui.screens.plan import PlanDialog
@@ -154,7 +154,7 @@ class LoadScreen(BoxScreen):
         rows = rows_of(form.values(), view.snapshot.models)
         if form.form.opened is None and rows != form.form.rows:
             form.form.rows = rows
-        self.listed.runs, self.listed.current = loads.runs, loads.current
+        self.listed.runs, self.listed.foreign, self.listed.current = loads.runs, loads.foreign, loads.current
         self.listed.error = loads.error
         self._choose_newest(loads.current)
         self.now.current = loads.current
@@ -289,6 +289,11 @@ class LoadScreen(BoxScreen):
         found = self.listed.run()
         return found if found is not None else next(reversed(self.listed.runs), None)
 
+    @property
+    def measure(self) -> Kept | None:
+        """What `t` tunes with: the one under the cursor, another program's too; else the newest of ours."""
+        return self.listed.other_programs() or self.run
+
     def other(self, run: Run) -> Run | None:
         """The run that is laid beside it: a marked one, else the one before of the same model, else the one before."""
         runs = self.listed.runs
@@ -301,9 +306,14 @@ class LoadScreen(BoxScreen):
 
     def _show_run(self) -> None:
         run, pane = self.run, self.distribution
+        self.now.foreign = foreign = self.listed.other_programs()
         on_running = self.app_.loads.current is not None and self.listed.cursor == RUNNING
         self.now.current = self.app_.loads.current if on_running or run is None else None
         self.now.told = self.app_.loads.told or self.app_.loads.error or NO_RUN
+        if foreign is not None:
+            self.now.current, self._asked, pane.shape, pane.other = None, None, None, None
+            pane.told = f"{one_line(foreign.engine, 60)} tells no distribution"
+            return
         if run is None:
             self.now.run = pane.shape = None
             pane.told = "known when the load has ended" if self.app_.loads.current else NO_RUN
@@ -375,13 +385,14 @@ class LoadScreen(BoxScreen):
             return True
         return False
 
-    def pair(self) -> tuple[Run, Run] | str:
+    def pair(self) -> tuple[Kept, Kept] | str:
         """The two runs that `=` compares, the older first; or why there are none."""
-        by_id = {run.id: run for run in self.listed.runs if run.id}
+        kept: tuple[Kept, ...] = (*self.listed.runs, *self.listed.foreign)
+        by_id = {run.id: run for run in kept if run.id}
         wanted = [one for one in self.listed.marked if one in by_id]
-        here = self.listed.run()
-        if len(wanted) == 1 and here is not None and here.id not in wanted and here.id:
-            wanted.append(here.id)
+        here = self.listed.cursor
+        if len(wanted) == 1 and isinstance(here, int) and here in by_id and here not in wanted:
+            wanted.append(here)
         if len(wanted) < 2:
             return "mark two runs with space, or one and put the cursor on the other"
         first, second = sorted(wanted[:2])
@@ -390,10 +401,10 @@ class LoadScreen(BoxScreen):
     def export(self) -> None:
         """`E`: all kept runs as CSV and Markdown."""
         runs = tuple(run for run in self.listed.runs if run.id)
-        if not runs:
+        if not runs and not self.listed.foreign:
             self.app_.tell("no run is kept yet: there is nothing to export")
             return
-        export(self.app_, "runs", load_runs.table(runs))
+        export(self.app_, "runs", load_runs.table(runs, self.listed.foreign))
 
 
 def export(app: ConsoleApp, name: str, rows: list[tuple[str, ...]]) -> None:
@@ -432,7 +443,7 @@ class CompareScreen(BoxScreen):
     def adapt(self, view: View) -> None:
         self.pane.frame = "rule" if view.compact else "box"
 
-    def compare(self, first: Run, second: Run) -> None:
+    def compare(self, first: Kept, second: Kept) -> None:
         """Show these two."""
         pane, doors = self.pane, self.app_.loads.doors
         pane.pair, pane.found, pane.error, pane.top = (first, second), None, "", 0
@@ -561,16 +572,16 @@ class TuneWith(Command):
 
     def why_off(self, app: ConsoleApp) -> str | None:
         screen = load_here(app)
-        if screen is None or screen.run is None:
+        if screen is None or screen.measure is None:
             return "there is no run to tune with"
-        run = screen.run
-        if run.not_valid:
+        run = own(screen.measure)
+        if run is not None and run.not_valid:
             return f"run {run.id} is not valid: {one_line(run.not_valid, 200)}"
         return None
 
     def run(self, app: ConsoleApp) -> None:
         screen = load_here(app)
-        run = None if screen is None else screen.run
+        run = None if screen is None else screen.measure
         if run is None:
             return
         app.choose_model(run.model)
@@ -579,17 +590,22 @@ class TuneWith(Command):
         from console.tui.screens.tune import TuneScreen
 
         if isinstance(app.box, TuneScreen):
-            ended = run.wall + run.client.wall_s
-            app.box.measured_by(run.model, Measured(ended, f"by load run {run.id}", figures_of(run)))
+            app.box.measured_by(run.model, Measured(run.wall, f"by load run {run.id}", figures_of(run)))
 
 
-def figures_of(run: Run) -> dict[str, float]:
+def figures_of(kept: Kept) -> dict[str, float]:
     """What Tune compares, by its names; without what the record does not hold."""
-    server = run.server
-    found: dict[str, float | None] = {"rate": run.client.throughput, "p99": run.client.latency.p99}
-    if server is not None:
-        found |= {"mean": server.total_ms, "wait": server.queue_ms, "batch": server.batch}
-        found["execs"] = server.executions / run.client.wall_s if run.client.wall_s else None
+    run = own(kept)
+    found: dict[str, float | None]
+    if run is None:
+        one = cast("Foreign", kept)
+        found = {"rate": one.throughput, "p99": one.p99_ms, "wait": one.queue_ms}
+    else:
+        server, wall = run.server, run.client.wall_s
+        found = {"rate": run.client.throughput, "p99": run.client.latency.p99}
+        if server is not None:
+            found |= {"mean": server.total_ms, "wait": server.queue_ms, "batch": server.batch}
+            found["execs"] = server.executions / wall if wall else None
     return {name: value for name, value in found.items() if value is not None}
 
 
