@@ -15,7 +15,7 @@ in the lab.
 
 This is the plain form, one event after another: for preferred sizes, and for tests of the fast one (`lanes.py`). Not
 modelled: the thread's own half-second timer, requests of more than one item, queue policies (with one nothing is
-formed ahead, see `batcher.py`), priorities.
+formed ahead, see `asleep.py`), priorities.
 """
 
 from __future__ import annotations

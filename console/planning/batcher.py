@@ -11,8 +11,8 @@ What leaves the queue and when (triton.md 1.8, core's `dynamic_batch_scheduler.c
   (that is why a 200 ms policy fires at 0.5 s and more), and counts as a failure with reason REJECTED.
 
 Not modelled: that with a delay the real one forms batches ahead of a free instance, which costs under load (ahead.py),
-priorities, ragged shapes, the rate limiter, sequences, the response cache, and the throughput that Triton 2.51.0 loses
-while its queue is full (screens.md section 4: there the real server serves less than this model says).
+that with a queue policy it may sleep while an instance is idle, so that a full queue halves what is served (asleep.py),
+priorities, ragged shapes, the rate limiter, sequences and the response cache.
 
 Times are nanoseconds on any common base; the simulated box uses the epoch. A statistic is written when its run ends, as
 Triton does, so `Statistics` at an instant is what `/v2/models/X/stats` would say then.

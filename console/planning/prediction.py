@@ -266,7 +266,9 @@ def _trust(
     elif whole["busy"] > NEAR_FULL:
         fair.append(f"busy {whole['busy']:.0%}: small errors of rate and service times count many times")
     if whole["refused"] > 0:
-        poor.append("a reached queue limit was seen to leave instances half idle, which is not modelled")
+        fair.append(
+            "a full queue leaves instances idle for up to 0.5 s at a time: how often is chance, and so are these"
+        )
     if whole["expired"] > 0:
         fair.append("time-outs fire late and unevenly: by how many is rough")
     unseen = _outside(setting, told, times)

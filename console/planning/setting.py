@@ -1,7 +1,7 @@
 """One setting of a model's batcher as the engines run it, and what they did as figures. Pure.
 
 Engines count requests, settings and service times count items; here one becomes the other. Most settings go by
-`lanes.py`; preferred sizes by `ahead.py` and queue policies by `batcher.py`, one event after another.
+`lanes.py`; preferred sizes by `ahead.py` and queue policies by `asleep.py`, one event after another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from console.planning import lanes
 from console.planning.ahead import Ahead
-from console.planning.batcher import NS_PER_MS, Batcher, Completion, Outcome, Request, Scheduling, ServiceTime
+from console.planning.asleep import Asleep
+from console.planning.batcher import NS_PER_MS, Completion, Outcome, Request, Scheduling, ServiceTime
 from console.planning.observed import Observed
 from console.planning.service import Seen, curve
 
@@ -225,7 +226,7 @@ def _slowly(job: Job, streams: lanes.Streams, stream: int) -> lanes.Told:
     """One stream, one event after another."""
     arrivals = streams.flat[stream * streams.width :][: streams.length]
     arrivals = (arrivals - streams.offset * stream) * 1e3 / job.rate
-    return _with_policy(job, arrivals) if job.setting.has_policy else _with_sizes(job, arrivals, stream)
+    return _with_policy(job, arrivals, stream) if job.setting.has_policy else _with_sizes(job, arrivals, stream)
 
 
 def _with_sizes(job: Job, arrivals: Any, stream: int) -> lanes.Told:
@@ -243,11 +244,11 @@ def _with_sizes(job: Job, arrivals: Any, stream: int) -> lanes.Told:
     return lanes.Told(latencies, len(kept), sizes)
 
 
-def _with_policy(job: Job, arrivals: Any) -> lanes.Told:
-    """With a queue policy nothing is formed ahead, and the plain batcher holds."""
+def _with_policy(job: Job, arrivals: Any, stream: int) -> lanes.Told:
+    """With a queue policy nothing is formed ahead."""
     setting = job.setting
     table = _Measured([one + job.machine.lost_ms for one in job.times])
-    batcher = Batcher(setting.scheduling, table, rng=random.Random(0))
+    batcher = Asleep(setting.scheduling, table, misses=job.machine.wins, rng=random.Random(stream))
     told: list[Completion] = []
     first = int(lanes.WARM_UP * len(arrivals))
     requests: list[Request] = [

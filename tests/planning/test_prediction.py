@@ -156,12 +156,13 @@ def test_it_is_not_to_be_believed_where_too_little_was_seen(seen: Observed) -> N
     assert above.trust != "good"
 
 
-def test_a_queue_limit_that_is_reached_is_not_believed(seen: Observed) -> None:
-    told = predict(seen, Scheduling(4, 1, max_queue_size=2), rate=700.0)
+def test_a_queue_limit_that_is_reached_wastes_the_instance(seen: Observed) -> None:
+    told = predict(replace(seen, wait_ms=None), Scheduling(4, 1, max_queue_size=2), rate=700.0)
     assert value(told, "refused_per_s") > 10
     assert value(told, "throughput") + value(told, "refused_per_s") == pytest.approx(700, rel=0.01)
-    assert told.trust == "poor"
-    assert "half idle" in reasons(told)
+    assert value(told, "busy") < 0.8
+    assert value(told, "throughput") < 0.8 * told.capacity
+    assert "a full queue leaves instances idle" in reasons(told)
 
 
 def test_time_outs(seen: Observed) -> None:
