@@ -238,6 +238,19 @@ NOTHING_DONE = 0.05
 """Seconds: a load that brings nothing in answers in a few milliseconds (domain facts 1.4)."""
 
 
+def unloaded_words(seen: ModelLook) -> tuple[str, ...]:
+    """What clients get once a model is unloaded, until it is loaded again (measured on 2.51.0; ensembles answer so too,
+    as does gRPC with NOT_FOUND)."""
+    rate = "" if seen.rate is None else f" ({units.rate(seen.rate)}/s now)"
+    alike = f", and those of {', '.join(seen.users)} (ensemble) the same" if seen.users else ""
+    return (
+        "a gap until it is loaded again: how long is up to whoever loads it",
+        f"requests accepted before are answered; new ones{rate} get 404 no available versions{alike}",
+        "requests that name a version get 503 not at ready state; the model's own ready is 400",
+        *(f"{name} (ensemble) comes back by itself with the next load of {seen.name}" for name in seen.users),
+    )
+
+
 def load_again(seen: ModelLook) -> str:
     if seen.from_disk is None or seen.from_disk == seen.ready:
         return "load it again"

@@ -38,13 +38,14 @@ from console.actions.model_words import (
     title,
     traffic,
     undo_unload,
+    unloaded_words,
     waits,
     wanted_version,
 )
 from console.actions.swap_spec import listed
 from console.core import units
 from console.core.plan import Field, JournalLine, Outcome, Plan, Step, Target, UndoSpec
-from console.core.text import whole_number
+from console.core.text import one_line, whole_number
 
 
 class _ModelAction(Action):
@@ -169,8 +170,7 @@ class Unload(_ModelAction):
                 Step("check", "wait for its end; all other models as before", "told"),
             ),
             effects=(
-                "requests accepted before are answered; new ones get 404 no available versions",
-                *(f"{name} (ensemble) goes down too, and comes back with it" for name in seen.users),
+                *unloaded_words(seen),
                 *((f"models that only {target} brought in go too",) if dependents else ()),
                 *((f"live-only settings are lost: {', '.join(seen.live_only[:4])}",) if seen.live_only else ()),
                 f"card memory back: {units.size(took)} ({origin})"
@@ -187,12 +187,18 @@ class Unload(_ModelAction):
         )
 
     def run(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        """See Action."""
+        """See Action. A gap begins that lasts until somebody loads it: nobody watches for that, so it has no end."""
         name = plan.target.name
         control = box.triton_control(route_of(plan.values))
         seen = look(box, name, traffic=False)
-        began = time.monotonic()
+        gap = Gap(run)
         with run.phase("unload"):
+            if seen.ready:
+                count_model(box, name, run)
+                gap.begin()
+            else:
+                gap.go_on()  # of a killed run
+            began = time.monotonic()
             control.unload(name, plan.values["dependents"] == "true")
         with run.phase("check"):
             over = wait_gone(control, name, seen.ready, run, min(UNLOAD_LIMIT, run.left()))
@@ -201,6 +207,9 @@ class Unload(_ModelAction):
         expected = {f"{one} {version}" for one, version in seen.all_ready if one in seen.users}
         more = [one for one in down if one not in expected]
         lines = [f"{', '.join(sorted(expected & set(down)))} went down with it"] if expected & set(down) else []
+        if told := answer_for_model(box, name):
+            gap.got(told)
+            lines.append(f"clients get from now on: {one_line(told, 200)}")
         if more and plan.values["dependents"] != "true":
             lines.append(f"{', '.join(more)} is not READY any more either")
         elif more:

@@ -362,7 +362,8 @@ class SwapPlan:
         assert self.spec is not None
         seen, new, old = self.seen, self.new, self.seen.served
         lines = [*self._meanwhile(), self._exposure()]
-        lines.append(f"clients that name version {old} get 503, then 400, once it is dropped")
+        told = "503 not at ready state, once it is dropped" if self.way != "restart" else "404 not found, afterwards"
+        lines.append(f"clients that name version {old} get {told}")
         users = "is away as long, and comes back with it" if self.replaces else "is made anew with it, shortly"
         lines += [f"{name} (ensemble) {users}" for name in seen.users]
         lines.append("now: " + ("requests unknown" if seen.rate is None else f"{units.rate(seen.rate)} requests/s"))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from console.actions import gap as gap_module
 from console.actions import model_load, model_look
 from console.actions.base import Action
 from console.actions.box import Box
@@ -16,8 +17,9 @@ from console.actions.load_all import LoadAll
 from console.actions.model_look import MARK, ModelLook, last_load, mode_refusal
 from console.actions.models import Load, Reload, Unload
 from console.clients.triton_control import Route
+from console.core.gap import gaps
 from console.core.model import ContainerState
-from console.core.plan import Outcome, Refused, WrongInput
+from console.core.plan import JournalLine, Outcome, Refused, WrongInput
 from console.core.podman_frames import RawLine
 from tests.actions.model_boxes import Live, fake_box
 from tests.actions.runs import do, killed
@@ -28,6 +30,7 @@ from tests.fakes.model_server import ModelServer, model_server
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """The waits for what this server does at once."""
     monkeypatch.setattr(model_look, "RATE_SPAN", 0.01)
+    monkeypatch.setattr(gap_module, "COUNTED", 0.05)
     monkeypatch.setattr(model_load, "SETTLE", 0.2)
     monkeypatch.setattr(model_load, "PODMAN_LAG", 0.1)
 
@@ -87,9 +90,25 @@ def test_an_unload_names_the_ensembles_that_go_too(server: ModelServer, box: Box
     server.ready["ens"] = (1,)
     plan = Unload().plan(box, "m", {})
     assert plan.confirm == "m"
-    assert "ens (ensemble) goes down too, and comes back with it" in plan.effects
+    assert any(
+        line.endswith("get 404 no available versions, and those of ens (ensemble) the same") for line in plan.effects
+    )
+    assert "ens (ensemble) comes back by itself with the next load of m" in plan.effects
     gone = act(Unload, box, "m")
-    assert gone.lines == ("ens 1 went down with it",)
+    assert gone.lines[0] == "ens 1 went down with it"
+
+
+def test_an_unload_is_a_gap_without_an_end(server: ModelServer, box: Box) -> None:
+    plan = Unload().plan(box, "m", {})
+    assert plan.gap_s is None
+    assert "a gap until it is loaded again: how long is up to whoever loads it" in plan.effects
+    run = Live()
+    gone = do(Unload(), box, "m", {}, run)
+    told = "404 Request for unknown model: 'm' has no available versions"
+    assert gone.lines == (f"clients get from now on: {told}",)
+    assert "gap_s" not in gone.figures, "when it serves again nobody here will see"
+    (gap,) = gaps([JournalLine(0.0, "kept", "unload", data=dict(run.kept()))])
+    assert (gap.ended, gap.rate, gap.seen) == (None, 0.0, told)
 
 
 def test_an_unload_under_traffic_wants_the_name(server: ModelServer, box: Box) -> None:

@@ -118,7 +118,8 @@ def test_reload_unload_and_load(lab: Lab, own: OwnTriton, tmp_path: Path) -> Non
         assert do(Reload(), box, "m", {"way": "anew"}, Live()).word == "done"
     assert seen.failed == []
     gone = do(Unload(), box, "m", {}, Live())
-    assert gone.lines == ("ens 1 went down with it",)
+    told = "404 Request for unknown model: 'm' has no available versions"
+    assert gone.lines == ("ens 1 went down with it", f"clients get from now on: {told}")
     assert do(Load(), box, "m", {}, Live()).text == "m 1 is READY"
     assert ("ens", "1") in own.ready()
 
