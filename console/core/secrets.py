@@ -8,7 +8,7 @@ the other mistake costs the secret.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 MASK = "***"
@@ -19,7 +19,8 @@ _SECRET_STARTS = ("password", "passwd", "secret", "credential", "authorization")
 _SECRET_WORDS = frozenset({"pass", "pwd", "passphrase", "tokens", "creds", "bearer"})
 # `}+`: what follows is never part of what is repeated, so giving back is in vain, and slow on long words
 _URL_LOGIN = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]{0,20}+://[^/\s:@]{0,256}+:)[^@/\s]{1,512}+(?=@)")
-_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,80}+)(?P<mid>[=:]\s?)(?P<value>[^\s&;,'\"]{1,2000})")
+_NAMED = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,80}+)(?=(?P<mid>[=:]\s?))")
+_VALUE = re.compile(r"[^\s&;,'\"]{1,2000}")
 _BEARER = re.compile(r"(?i)\b(?P<head>bearer\s+)[A-Za-z0-9._~+/=-]{6,2000}")
 _RESTRICTED_TEXT = re.compile(
     r"(?P<head>--(?:http-restricted-api|grpc-restricted-protocol)[=\s]\s?[^\s=]{1,500}=)(?P<value>[^\s,'\"]{1,2000})"
@@ -48,14 +49,36 @@ def mask_text(text: str) -> str:
     text = _BEARER.sub(rf"\g<head>{MASK}", text)
     if "-restricted-" in text:
         text = _RESTRICTED_TEXT.sub(rf"\g<head>{MASK}", text)
-    return _ASSIGNMENT.sub(_mask_assignment, text)
+    return mask_named(text, _NAMED, _mask_assignment)
 
 
-def _mask_assignment(match: re.Match[str]) -> str:
-    name, mid, value = match["name"], match["mid"], match["value"]
-    if mid.startswith(":") and value.startswith("//"):
-        return match.group()
-    return f"{name}{mid}{MASK}" if is_secret_name(name) and not is_count(name, value) else match.group()
+Masked = Callable[[str, re.Match[str]], tuple[str, int] | None]
+
+
+def mask_named(text: str, named: re.Pattern[str], masked: Masked) -> str:
+    """`text` with values masked: `named` finds each name (with what parts it from its value as group `mid`, looked at
+    and not taken), `masked(text, match)` says what stands for the value and where that ends. So each name is looked at,
+    also one that stands in the value of another: `refused: token=x`."""
+    parts: list[str] = []
+    done = 0
+    for match in named.finditer(text):
+        if match.start() < done:
+            continue
+        found = masked(text, match)
+        if found is not None:
+            parts += [text[done : match.end("mid")], found[0]]
+            done = found[1]
+    return "".join([*parts, text[done:]]) if parts else text
+
+
+def _mask_assignment(text: str, match: re.Match[str]) -> tuple[str, int] | None:
+    name = match["name"]
+    if not is_secret_name(name):
+        return None
+    value = _VALUE.match(text, match.end("mid"))
+    if value is None or (match["mid"][0] == ":" and value.group().startswith("//")) or is_count(name, value.group()):
+        return None
+    return MASK, value.end()
 
 
 def is_count(name: str, value: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from console.core.facts import AnswerFact, CommandFact, Facts, FileFact
-from console.core.secrets import MASK, is_count, is_secret_name, mask_command, mask_labels, mask_text
+from console.core.secrets import MASK, is_count, is_secret_name, mask_command, mask_labels, mask_named, mask_text
 
 SHORTEST = 4
 """Characters of a value that is masked word for word; a shorter one stands in half of all texts."""
@@ -69,10 +69,10 @@ _AUTHORIZATION = re.compile(
     r"(?i)\b(?P<head>(?:proxy-)?authorization[\"']?[ \t]{0,8}[:=][ \t]{0,8}[\"']?)(?P<value>[^\r\n\"']{1,4000})"
 )
 _LOGIN = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]{0,20}://)[^@/\s\"']{1,512}(?=@)")
-_PAIR = re.compile(
-    r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,80}+)(?P<mid>[\"']?[ \t]{0,8}[=:][ \t]{0,8})"
-    r"(?P<value>\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'|[^\s&;,'\"]{1,4000})"
+_NAMED = re.compile(
+    r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,80}+)(?=(?P<mid>[\"']?[ \t]{0,8}[=:][ \t]{0,8}))"
 )
+_VALUE = re.compile(r"\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'|[^\s&;,'\"]{1,4000}")
 _FLAG = re.compile(r"(?P<head>(?<![\w-])--(?P<name>[A-Za-z][A-Za-z0-9-]{0,60}+)[ \t]+)(?P<value>[^\s-][^\s]{0,4000})")
 _PARAMETER = re.compile(
     r"(?P<head>key\s{0,8}:\s{0,8}\"(?P<name>[^\"\n]{1,200})\"[\s,]{0,80}value\s{0,8}:?\s{0,8}\{\s{0,80}string_value"
@@ -251,20 +251,26 @@ def _line(text: str) -> str:
     if "--" in text:
         text = _FLAG.sub(_by_name, text)
     if "=" in text or ":" in text:
-        text = _PAIR.sub(_pair, text)
+        text = mask_named(text, _NAMED, _pair)
     return mask_text(text)
 
 
-def _pair(match: re.Match[str]) -> str:
-    name, mid, value = match["name"], match["mid"], match["value"]
+def _pair(text: str, match: re.Match[str]) -> tuple[str, int] | None:
+    name, mid = match["name"], match["mid"]
+    # `key: "..."` is how protobuf texts and many lists name a thing
+    if name.lower() in ("key", "keys") or not is_secret_name(name):
+        return None
+    found = _VALUE.match(text, match.end("mid"))
+    if found is None:
+        return None
+    value = found.group()
     quote = value[0] if value[0] in "\"'" else ""
     plain = value.strip(quote) if quote else value
-    # `key: "..."` is how protobuf texts and many lists name a thing
-    if name.lower() in ("key", "keys") or plain.lower() in _NO_SECRETS or not plain or not is_secret_name(name):
-        return match.group()
-    if is_count(name, plain) or (mid.strip(" \t\"'") == ":" and plain.startswith("//")):
-        return match.group()
-    return f"{name}{mid}{quote}{MASK}{quote}"
+    if plain.lower() in _NO_SECRETS or not plain or is_count(name, plain):
+        return None
+    if mid.strip(" \t\"'") == ":" and plain.startswith("//"):
+        return None
+    return f"{quote}{MASK}{quote}", found.end()
 
 
 def _by_name(match: re.Match[str]) -> str:

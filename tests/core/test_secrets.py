@@ -103,3 +103,19 @@ def test_what_clients_of_restricted_protocols_must_send_is_masked_in_any_text(fl
     """The header's name is the operator's own, so it may look like nothing secret."""
     text = f"exec: {flag}{between}model-repository:x=hunter2hunter2,--log-verbose=1: not found"
     assert mask_text(text) == f"exec: {flag}{between}model-repository:x=***,--log-verbose=1: not found"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "refused: token=hunter22",
+        "error: password: hunter22",
+        "a=token=hunter22",
+        "E: x: y: api_key=hunter22",
+        "at=[token=hunter22]",
+    ],
+)
+def test_a_secret_in_the_value_of_another_name(text: str) -> None:
+    masked = mask_text(text)
+    assert "hunter22" not in masked
+    assert masked == text.replace("hunter22]", "***").replace("hunter22", "***")
