@@ -29,8 +29,6 @@ from console.core.text import one_line
 MOST_WATCH = 3600.0
 SPARE = 30.0
 """Seconds of the plan's limit for going back."""
-BUSY_ENOUGH = 0.9
-"""Share of one instance's time above which a queue grows."""
 
 
 class SwapPlan:
@@ -168,15 +166,14 @@ class SwapPlan:
         return [Check(signs[self.found.alone.fits], text), self._enough(), *self._anew()]
 
     def _enough(self) -> Check:
-        rows = self.box.snapshot.models if self.box.snapshot is not None else ()
-        row = next((one for one in rows if (one.name, one.version) == (self.seen.name, str(self.seen.served))), None)
-        if self.seen.rate == 0:
-            return Check("ok", "no requests now: 1 instance is enough")
-        if row is None or row.busy is None or not row.instances:
+        busy = self.found.busy
+        if busy is None:
             return Check("unknown", "whether 1 instance is enough for the requests is not known")
-        share = row.busy * row.instances
-        text = f"its {row.instances} instances are busy {row.busy:.0%}: 1 alone would be {share:.0%}"
-        return Check("ok" if share < BUSY_ENOUGH else "warn", text)
+        if busy == 0:
+            return Check("ok", "no requests now: 1 instance is enough")
+        return Check(
+            "warn" if self.found.crowded else "ok", f"1 instance would be busy {busy:.0%} with the requests now"
+        )
 
     def _anew(self) -> list[Check]:
         """Seen on 2.51.0 with a folder that can be written: the version was loaded anew as its count went down, and the
@@ -287,7 +284,9 @@ class SwapPlan:
         named = {
             "note": Step("note", f"note the READY set, ask {old}", "nothing was sent"),
             "gap": Step("gap", f"unload {seen.name}, wait for its end", back, (f"RepositoryModelUnload {seen.name}",)),
-            "memory": Step("memory", self._memory_text(), back),
+            "memory": Step(
+                "memory", self._memory_text(), back if self.replaces else f"{self._count()} again, in place"
+            ),
             "load": Step("load", self._load_text(), self._back_from_load(), (load,)),
             "probe": Step("probe", ask, back),
             "watch": Step(

@@ -21,6 +21,8 @@ from console.core.triton_command import flag_value, flag_values
 
 NAMES: tuple[WayName, ...] = get_args(WayName)
 MOST_NAMED = 3
+BUSY_ENOUGH = 0.9
+"""Share of one instance's time above which a queue grows."""
 
 
 class Fit(Struct, frozen=True):
@@ -137,6 +139,19 @@ def alone_fit(seen: ModelLook, found: Memory) -> Fit:
     return Fit(True, f"{both} fit", needs)
 
 
+def busy_alone(box: Box, seen: ModelLook) -> float | None:
+    """Share of the time that 1 instance of each group would execute for the requests that come now, by what the screen
+    measured; above 1 its queue grows. None = not known."""
+    if seen.rate == 0:
+        return 0.0
+    groups = _groups(seen)
+    rows = box.snapshot.models if box.snapshot is not None else ()
+    row = next((one for one in rows if (one.name, one.version) == (seen.name, str(seen.served))), None)
+    if row is None or row.busy is None or not row.instances or not groups:
+        return None
+    return row.busy * row.instances / sum(max(1, len(group.gpus)) for group in groups)
+
+
 # --------------------------------------------------------------------------------------------------------- the restart
 
 
@@ -238,13 +253,22 @@ class Ways(Struct, frozen=True):
     """How long a restart takes; None where no container is seen."""
     load_s: float | None
     """Seconds that the last load took."""
+    busy: float | None = None
+    """See busy_alone."""
+
+    @property
+    def crowded(self) -> bool:
+        """1 instance is known not to be enough for the requests."""
+        return self.busy is not None and self.busy > BUSY_ENOUGH
 
     @property
     def best(self) -> WayName:
-        """Without a gap where that is known to be possible, or not known to be impossible."""
+        """Without a gap where that is known to be possible, or not known to be impossible; not where a queue is known
+        to grow meanwhile: a short gap may be better then, and that is for a person to say."""
         if self.fit.fits is not False:
             return "beside"
-        return "instances" if not self.off["instances"] and self.alone.fits else "gap"
+        good = not self.off["instances"] and self.alone.fits and not self.crowded
+        return "instances" if good else "gap"
 
     def gap_s(self, way: str, loads: bool) -> float | None:
         """Seconds without service by the plan; None = not known. `loads`: the model is loaded after the start."""
@@ -266,7 +290,7 @@ def find(box: Box, seen: ModelLook, new: int, load_s: float | None) -> Ways:
     """Look at what each way rests on."""
     found = memory(box, seen, new)
     off = {"instances": alone_off(seen), "restart": restart_off(box, seen, new)}
-    return Ways(fit(seen, new, found), alone_fit(seen, found), off, _outage(box, seen), load_s)
+    return Ways(fit(seen, new, found), alone_fit(seen, found), off, _outage(box, seen), load_s, busy_alone(box, seen))
 
 
 def _outage(box: Box, seen: ModelLook) -> Outage | None:
@@ -292,7 +316,7 @@ def told(seen: ModelLook, new: int, ways: Ways) -> tuple[Way, ...]:
         Way(
             "instances",
             "1 instance first, then swap beside",
-            f"nothing: {ways.alone.text}, slower" if not ways.off["instances"] else "nothing, slower",
+            _seen_alone(ways),
             "0 s",
             ways.off["instances"] or (ways.alone.text if ways.alone.fits is False else ""),
         ),
@@ -305,6 +329,14 @@ def told(seen: ModelLook, new: int, ways: Ways) -> tuple[Way, ...]:
             ways.off["restart"],
         ),
     )
+
+
+def _seen_alone(ways: Ways) -> str:
+    if ways.off["instances"]:
+        return "nothing, slower"
+    if ways.crowded:
+        return f"a queue that grows: 1 instance would be busy {ways.busy:.0%}"
+    return f"nothing: {ways.alone.text}, slower"
 
 
 def _restart_gap(ways: Ways, loads: bool) -> str:

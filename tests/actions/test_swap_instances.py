@@ -13,13 +13,16 @@ from console.actions.golden import Keep
 from console.actions.swap import Swap
 from console.actions.swap_run import Swapper
 from console.actions.swap_spec import Spec
-from console.core.plan import Outcome, Plan, Way
+from console.core.model import ModelRow, Snapshot
+from console.core.plan import Check, Outcome, Plan, Way
 from tests.actions.model_boxes import Live, fake_box
 from tests.actions.runs import do, killed
 from tests.fakes.model_server import ModelServer, model_server
 
 GIB = 1 << 30
 PINNED = "version_policy { specific { versions: [ 1 ] } }"
+BUSY = "1 instance would be busy {} with the requests now"
+UNKNOWN = "whether 1 instance is enough for the requests is not known"
 GPU = [{"kind": "KIND_GPU", "count": 2, "gpus": [0]}]
 
 
@@ -169,6 +172,32 @@ def test_the_fit(
     assert plan.way == best
     assert [one.id for one in plan.ways] == ["beside", "instances", "gap", "restart"]
     assert (way(plan).impossible, way(plan).clients_see) == ("", sees)
+
+
+@pytest.mark.parametrize(
+    ("busy", "best", "sees", "check"),
+    [
+        (0.2, "instances", "nothing: ≈ 3.0 GiB + 3.0 GiB fit, slower", Check("ok", BUSY.format("40%"))),
+        (0.8, "gap", "a queue that grows: 1 instance would be busy 160%", Check("warn", BUSY.format("160%"))),
+        (None, "instances", "nothing: ≈ 3.0 GiB + 3.0 GiB fit, slower", Check("unknown", UNKNOWN)),
+    ],
+)
+def test_whether_one_instance_is_enough(
+    server: ModelServer,
+    box: Box,
+    monkeypatch: pytest.MonkeyPatch,
+    busy: float | None,
+    best: str,
+    sees: str,
+    check: Check,
+) -> None:
+    server.configs["m"]["instance_group"] = GPU
+    server.traffic["m"] = 40
+    memory(monkeypatch, 2 * GIB, 6 * GIB)
+    box.snapshot = Snapshot(models=(ModelRow("m", "1", "READY", instances=2, busy=busy),))
+    plan = Swap().plan(box, "m", {"version": "2"})
+    assert (plan.way, way(plan).clients_see, way(plan).impossible) == (best, sees, "")
+    assert check in Swap().plan(box, "m", {"version": "2", "way": "instances"}).checks
 
 
 def test_a_version_that_is_too_large(server: ModelServer, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
