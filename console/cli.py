@@ -169,6 +169,11 @@ def parser() -> argparse.ArgumentParser:
         )
     )
     _add_plan(commands.add_parser("plan", parents=shared, help="instances and batching that a rate and a p99 take"))
+    bundle = commands.add_parser("bundle", parents=shared, help="one file for a colleague or a ticket, less secrets")
+    bundle.add_argument("--last", metavar="TIME", default="30m", help="how far back (default 30m)")
+    bundle.add_argument("--out", metavar="FILE", default="", help="default: gpuconsole-HOST-TIME.tar.zst, here")
+    bundle.add_argument("--dry-run", action="store_true", help="show what would be in it, and write nothing")
+    bundle.add_argument("--keep-paths", action="store_true", help="leave accounts' names in paths (/home/NAME)")
     audit = commands.add_parser("audit", parents=shared, help="what was changed, by whom, and how it ended")
     audit.add_argument("--json", action="store_true", help="one JSON object")
     return top
@@ -383,6 +388,8 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _tune(options, loaded.settings)
     if options.command in ("predict", "plan"):
         return _predict(options, loaded.settings)
+    if options.command == "bundle":
+        return _bundle(options, loaded)
     if options.command == "audit":
         return _audit(options, loaded.settings)
     return _console(options, loaded.settings)
@@ -542,6 +549,40 @@ def _record(options: argparse.Namespace, settings: Settings) -> int:
         folder = Path(options.to or settings.recording.folder or state / recording.NAME).expanduser().absolute()
         say = functools.partial(print, flush=True)
         return recording.run(session, compose.judge(), Recorder(folder, limit), state, length, say)
+
+
+def _bundle(options: argparse.Namespace, loaded: Loaded) -> int:
+    from console import checking, checklist, compose, snapshot
+    from console.actions.box import Box
+    from console.bundle import command
+    from console.bundle.collect import Given
+
+    settings = loaded.settings
+    looks = {"keep_paths": options.keep_paths, "utc": settings.ui.utc}
+    wanted = command.order(options.last, options.out, dry_run=options.dry_run, **looks)
+    with compose.session(settings, demo=_demo(options), seed=options.seed) as session:
+        state = session.spec.state_in(state_dir())
+        taken = snapshot.take(session, compose.judge(once=True), watch_s=command.WATCH_S)
+        checks = checking.checks_of_group(None)
+        facts = checking.facts_for(session.spec, checks, within=command.FACTS_WITHIN)
+        report = checklist.judge(facts, checks, whole=True)
+        given = Given(
+            taken,
+            snapshot.as_json(taken, session.simulated),
+            report,
+            checklist.show(report, as_json=False, utc=settings.ui.utc).decode("utf-8", "replace"),
+            facts,
+            describe(loaded),
+        )
+        box = Box(session.spec, state)
+        recordings = Path(settings.recording.folder or state / "recordings").expanduser()
+        try:
+            made = command.make(box, given, wanted, recordings)
+        finally:
+            box.close()
+    sys.stdout.buffer.write(command.show(made, command.finish(made), ascii_only=_ascii_only(settings)))
+    sys.stdout.flush()
+    return 0
 
 
 def _replay(options: argparse.Namespace, settings: Settings) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -21,6 +22,7 @@ from console.sources.facts_masks import Masks, is_shown
 
 MOST_WORDS = 500
 """Words that are looked for everywhere; the first are kept, and a bundle with more is no longer one of one box."""
+MOST_STRINGS = 50_000
 MOST_PLACES = 6
 """Places named of one thing in one part."""
 USER = "USER"
@@ -98,6 +100,12 @@ class Redactor:
         self._words = {word for word in known if len(word) >= 4}
         self._keep_paths = keep_paths
         self._found: dict[tuple[str, str], tuple[int, list[str]]] = {}
+        self._strings: dict[str, str] = {}
+        """Texts of recordings, which come again each second, and what became of them."""
+
+    def learn(self, words: Iterable[str]) -> None:
+        """Secrets that became known word for word."""
+        self._words.update(word for word in words if len(word) >= 6 and word not in self._harmless)
 
     @property
     def redactions(self) -> tuple[Redaction, ...]:
@@ -128,7 +136,12 @@ class Redactor:
         if isinstance(value, str):
             if len(value) < 4:
                 return value
-            return self.text(part, value)
+            known = self._strings.get(value)
+            if known is None:
+                known = self.text(part, value)
+                if len(self._strings) < MOST_STRINGS:
+                    self._strings[value] = known
+            return known
         if isinstance(value, Mapping):
             return {name: self.strings(part, one) for name, one in value.items()}
         if isinstance(value, list | tuple):
@@ -239,7 +252,11 @@ class Redactor:
 
     def again(self, part: str, text: str) -> str:
         """A whole part as it will be written: what was learned in others, and forms that only show in the whole."""
-        for word in sorted(self._words, key=len, reverse=True):
+        words = {
+            *self._words,
+            *(json.dumps(word, ensure_ascii=False)[1:-1] for word in self._words),
+        }  # as JSON has them
+        for word in sorted(words, key=len, reverse=True):
             if word in text:
                 for _ in range(text.count(word)):
                     self._note(part, "a value that stands under a secret name elsewhere", "")
