@@ -40,6 +40,8 @@ ENDS_WITHIN = 1.2
 """Seconds that a load which is stopped by quitting has to be kept."""
 SAME_LOAD = 5.0
 """Seconds within which a kept run and an announced load of one model began, if they are the same."""
+SETTLES = 12.0
+"""Seconds after a load in which the rates of ten seconds still hold its own requests."""
 NAME = 40
 """Characters of a model's name in the header."""
 
@@ -169,6 +171,8 @@ class Loads:
         """Loads of others on this machine."""
         self.told = ""
         """Why the last one came to nothing; "" = it did not."""
+        self._ended_at: dict[str, float] = {}
+        """Model -> when a load of mine on it ended."""
         self.by = ""
         """Who uses this console, as its runs say it."""
         self._known: set[int] = set()
@@ -310,8 +314,13 @@ class Loads:
             now.live = live
             self.app.refresh_now()
 
+    def settling(self, wall: float) -> frozenset[str]:
+        """Models of which nobody can tell yet what others send: a load of mine on them ended just now."""
+        return frozenset(name for name, ended in self._ended_at.items() if wall - ended < SETTLES)
+
     def _ended(self, now: Current, run: Run | None, error: str) -> None:
         self.current, self._thread = None, None
+        self._ended_at |= {one.model: time.time() for one in now.plan.asked}
         name = one_line(now.plan.names, NAME)
         if run is None or not run.client.sent:
             self.told = error or "stopped before anything was measured"

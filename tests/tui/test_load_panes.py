@@ -396,10 +396,18 @@ def test_a_name_is_no_formula_and_no_markup() -> None:
 # ---------------------------------------------------------------------------------------------------------------- plan
 
 
-def _plan(values: Mapping[str, str] = OPEN, **more: object) -> Plan:
+def _plan(values: Mapping[str, str] = OPEN, settling: frozenset[str] = frozenset()) -> Plan:
     doors = FakeDoors()
     snapshot = drawn_box().snapshot
-    return shown_plan(doors.plan(values), 13, "infer-01", snapshot, (RUNNING,), doors.command(values), values, NOW)
+    command = doors.command(values)
+    return shown_plan(doors.plan(values), 13, "infer-01", snapshot, (RUNNING,), settling, command, values, NOW)
+
+
+def test_what_was_loaded_just_now_is_not_called_others_traffic() -> None:
+    told = [check.text for check in _plan(settling=frozenset({"ranking"})).checks]
+    assert "what others send ranking cannot be told for ten seconds after a load on it" in told
+    assert not any("others send ranking" in one and "now" in one for one in told)
+    assert not any("ranking are busy" in one for one in told)
 
 
 @pytest.mark.parametrize("cells", [76, 80, 112])

@@ -120,6 +120,7 @@ async def test_a_load_is_typed_planned_run_and_kept(
         await _until(app, pilot, lambda: app.loads.current is None and screen.listed.cursor == 14)
         assert "LOAD" not in text_of(app).splitlines()[0]
         assert any("load 14 on ranking" in note for note in _notices(app))
+        assert screen.form.others is None  # the rates of ten seconds are its own
         kinds = [(one.kind, one.origin) for one in shown(app).events if one.kind.startswith("load.")]
         assert kinds.count(("load.begin", "ops@192.0.2.7")) == kinds.count(("load.end", "ops@192.0.2.7")) == 5
 

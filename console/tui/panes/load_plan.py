@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from console.core import units
@@ -30,12 +30,14 @@ def shown_plan(
     host: str,
     snapshot: Snapshot,
     going: Sequence[Running],
+    settling: Set[str],
     command: str,
     values: Mapping[str, str],
     wall: float,
 ) -> Plan:
-    """For the dialog; nothing in it is carried out by `console.actions`."""
-    mine, others = checks_of(plan, host, snapshot)
+    """For the dialog; nothing in it is carried out by `console.actions`. `settling`: models that were loaded from here
+    just now, so that their rates are not others'."""
+    mine, others = checks_of(plan, host, snapshot, settling)
     busy = [_loaded_by(one) for one in going]
     felt = any(check.sign == "warn" for check in (*mine, *others, *busy))
     danger: Danger = "caution" if felt else "safe"
@@ -71,22 +73,24 @@ def most_requests(plan: LoadPlan) -> int | None:
     return min(load.most, round(sum((step.first + step.last) / 2 * step.seconds for step in load.steps)))
 
 
-def checks_of(plan: LoadPlan, host: str, snapshot: Snapshot) -> tuple[list[Check], list[Check]]:
+def checks_of(plan: LoadPlan, host: str, snapshot: Snapshot, settling: Set[str]) -> tuple[list[Check], list[Check]]:
     """About the models, and about what else the box serves; a figure that is not known says so."""
     where = f"{one_line(plan.address.where, 80)}: this machine, {one_line(host, 60)}"
     made = []
     for one in plan.asked:
-        made += _of_model(one.model, where, snapshot)
-    return made, _elsewhere(plan, snapshot)
+        made += _of_model(one.model, where, snapshot, one.model in settling)
+    return made, _elsewhere(plan, snapshot, settling)
 
 
-def _of_model(name: str, where: str, snapshot: Snapshot) -> list[Check]:
+def _of_model(name: str, where: str, snapshot: Snapshot, settling: bool) -> list[Check]:
     rows = [row for row in snapshot.models if row.name == name and row.state == "READY"]
     windows = [row.flow.w10 for row in rows if row.flow is not None and row.flow.w10 is not None]
     model = one_line(name, 80)
     versions = ", ".join(row.version or "?" for row in rows)
     made = [Check("ok", f"{model} {versions} answers at {where}".replace("  ", " "))]
-    if not windows:
+    if settling:
+        made.append(Check("unknown", f"what others send {model} cannot be told for ten seconds after a load on it"))
+    elif not windows:
         made.append(Check("unknown", f"what {model} serves others now is not known: its statistics were not read"))
     else:
         rate = sum(one.rate for one in windows)
@@ -95,7 +99,7 @@ def _of_model(name: str, where: str, snapshot: Snapshot) -> list[Check]:
         told = f"others send {model} {units.rate(rate)}/s now{mean}: they wait longer while it runs"
         none = f"nobody else asks {model} (the last 10 s)"
         made.append(Check("warn", told) if rate > SAID else Check("ok", none))
-    shares = [row.busy for row in rows if row.busy is not None]
+    shares = [row.busy for row in rows if row.busy is not None and not settling]
     if shares:
         busy = max(shares)
         sign: Sign = "warn" if busy >= BUSY else "ok"
@@ -103,8 +107,8 @@ def _of_model(name: str, where: str, snapshot: Snapshot) -> list[Check]:
     return made
 
 
-def _elsewhere(plan: LoadPlan, snapshot: Snapshot) -> list[Check]:
-    mine = {one.model for one in plan.asked}
+def _elsewhere(plan: LoadPlan, snapshot: Snapshot, settling: Set[str]) -> list[Check]:
+    mine = settling | {one.model for one in plan.asked}
     found = [
         (row.flow.w10.rate, f"{one_line(row.name, 60)} {units.rate(row.flow.w10.rate)}/s")
         for row in snapshot.models

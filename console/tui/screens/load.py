@@ -175,6 +175,8 @@ class LoadScreen(BoxScreen):
         if now is not None:
             found = [one.during or one.before for one in now.live if one.model == now.plan.model]
             return next((one.rate for one in found if one is not None), None)
+        if self.model in self.app_.loads.settling(time.time()):
+            return None
         rows = [row for row in view.snapshot.models if row.name == self.model and row.flow and row.flow.w10]
         return sum(row.flow.w10.rate for row in rows if row.flow and row.flow.w10) if rows else None
 
@@ -254,14 +256,14 @@ class LoadScreen(BoxScreen):
     def _plan(self, dialog: PlanDialog, request: Request) -> None:
         app, doors, snapshot = self.app_, self.app_.loads.doors, self.snapshot
         assert doors is not None
-        number = app.loads.next_number
+        number, settling = app.loads.next_number, app.loads.settling(time.time())
         values = dict(request.values)
 
         def work() -> tuple[LoadPlan, Plan]:
             plan = doors.plan(values)
             going = tuple(one for one in doors.going_on() if one.pid != os.getpid())
             host, command = doors.host(), doors.command(values)
-            return plan, shown_plan(plan, number, host, snapshot, going, command, values, time.time())
+            return plan, shown_plan(plan, number, host, snapshot, going, settling, command, values, time.time())
 
         def told(found: tuple[LoadPlan, Plan] | None, error: str) -> None:
             self._planned = None if found is None else found[0]
