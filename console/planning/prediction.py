@@ -35,8 +35,8 @@ from console.planning.setting import Job, Setting, figures, run
 Trust = Literal["good", "fair", "poor"]
 
 STREAMS_ALONE, STREAMS_OF_GRID = 24, 8
-BOUND_STREAMS = 2
-"""Of the streams, how many are run again with the bounds of rate, service times and machine."""
+BOUND_SHARE = 8
+"""One of so many streams is run again with rate, service times and machine at their bounds, and with shared cards."""
 SLOW_REQUESTS = 400_000
 """Of all settings together that the fast way cannot do (queue policies, preferred sizes)."""
 FEWEST_SLOW = 800
@@ -155,7 +155,7 @@ def _predicted(
     calibration = calibrate(observed, seed=seed + 1)
     made = [Setting(observed, one, wanted) for one in settings]
     slow = sum(1 for one in made if one.slow)
-    each = max(FEWEST_SLOW, SLOW_REQUESTS // max(1, slow * (streams + 2 * BOUND_STREAMS)))
+    each = max(FEWEST_SLOW, SLOW_REQUESTS // max(1, slow * (streams + 2 * streams // BOUND_SHARE)))
     found: list[Prediction] = []
     for first in range(0, len(made), CHUNK):
         some = [_Jobs(one, calibration, streams, off) for one in made[first : first + CHUNK]]
@@ -181,20 +181,21 @@ class _Jobs:
     """One setting: as seen, with all that is uncertain at its bounds, with instances that share the card wholly."""
 
     def __init__(self, setting: Setting, calibration: Calibration, streams: int, off: float) -> None:
-        times, rate = setting.curve, setting.rate
+        times, rate, few = setting.curve, setting.rate, streams // BOUND_SHARE
         self.setting = setting
+        self.few = few
         main = Job(setting, streams, rate, times.ms, calibration.machine, [])
         self.main = main if main.keeps_up or setting.has_policy else None
         """None where more comes than can be served."""
         bounds = (
-            Job(setting, BOUND_STREAMS, rate * (1 - off), times.low, calibration.quick, []),
-            Job(setting, BOUND_STREAMS, rate * (1 + off), times.high, calibration.late, []),
+            Job(setting, few, rate * (1 - off), times.low, calibration.quick, []),
+            Job(setting, few, rate * (1 + off), times.high, calibration.late, []),
         )
         able = self.main is not None and (setting.has_policy or all(one.keeps_up for one in bounds))
         self.bounds = bounds if able else ()
         self.could_share = not setting.growth.known and setting.growth.most > 1
         grown = [one * setting.growth.most for one in times.ms]
-        shared = Job(setting, BOUND_STREAMS, rate, grown, calibration.machine, [])
+        shared = Job(setting, few, rate, grown, calibration.machine, [])
         self.shared = shared if self.main is not None and self.could_share and shared.keeps_up else None
 
     def all(self) -> list[Job]:
@@ -208,7 +209,7 @@ def _prediction(observed: Observed, jobs: _Jobs, calibration: Calibration) -> Pr
     if main is None or not whole:
         return _saturated(observed, setting, most)
     singles = [one for one in (figures(main, [told]) for told in main.told) if one]
-    start = figures(main, main.told[:BOUND_STREAMS])
+    start = figures(main, main.told[: jobs.few])
     others = [one for one in (figures(job, job.told) for job in jobs.bounds) if one]
 
     def figure(name: str) -> Figure:

@@ -17,7 +17,7 @@ import pyte
 from console.simulator import launch
 from tests.bench.changes import under_change
 from tests.bench.load import against_perf_analyzer
-from tests.bench.prediction import against_reality
+from tests.bench.prediction import against_reality, grid_cost
 from tests.bench.proxy import Proxy
 from tests.bench.terminal import Cost, Terminal, first_paint, measure
 from tests.lab import podman
@@ -50,6 +50,7 @@ def main() -> int:
     check.add_argument("--runs", type=int, default=5)
     prediction = commands.add_parser("prediction", help="what is told of batching settings, and what comes of them")
     prediction.add_argument("--settings", type=int, default=24)
+    prediction.add_argument("--grid", action="store_true", help="how long 200 settings take instead")
     prediction.add_argument("--seed", default="development", help="the hash of the commit that froze the code")
     load = commands.add_parser(
         "load", help="the load generator beside perf_analyzer, and with a server that stands still"
@@ -59,7 +60,7 @@ def main() -> int:
     load.add_argument("--perf-analyzer", default="", help="the binary; fetched where this is left out")
     options = parser.parse_args()
     if options.command == "prediction":
-        return against_reality(options.settings, options.seed)
+        return grid_cost() if options.grid else against_reality(options.settings, options.seed)
     if options.command == "check":
         return whole_checklist(options.runs)
     if options.command == "load":

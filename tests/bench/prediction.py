@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import shutil
 import statistics
 import subprocess
@@ -29,12 +30,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from console.clients.aside import Aside
 from console.clients.triton_wire import StatsDecoder, decode_config
 from console.core.model import ModelStats
-from console.planning.batcher import Scheduling
+from console.planning.batcher import Scheduling, ServiceTime, simulate_poisson
 from console.planning.calibration import calibrate
 from console.planning.observed import Observed, observe
 from console.planning.prediction import Prediction, predict
+from console.planning.service import Seen
 from tests.lab import repository
 from tests.lab.own import OwnTriton, own_triton
 
@@ -321,6 +324,35 @@ def show(found: Sequence[Row]) -> None:
         if row.predicted.mean_ms.error is not None and abs(row.mean[0] - row.mean[1]) <= row.predicted.mean_ms.error
     )  # fmt: skip
     print(f"mean latency within the stated uncertainty: {within} of {len(found)}")
+
+
+def grid_cost(runs: int = 3) -> int:
+    """Seconds that 200 settings at 1 000 requests a second take, beside the plain batcher for one of them."""
+    service = tuple(Seen(size, 500, 2.5 + 0.2 * size, 2) for size in range(1, 9))
+    seen = Observed(
+        "rank", "1", Scheduling(16, 2, max_queue_delay_us=500), service, 30_000, 30.0, 1000.0, wait_ms=0.8,
+        compute_ms=2.97, request_ms=3.8, batch=1.8,
+    )  # fmt: skip
+    settings = [
+        Scheduling(size, count, max_queue_delay_us=delay)
+        for size in (2, 4, 8, 16, 32)
+        for count in (1, 2, 3, 4)
+        for delay in (0, 100, 200, 500, 800, 1000, 1500, 2000, 3000, 5000)
+    ]
+    for _ in range(runs):
+        aside, spent = Aside(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = time.monotonic()
+        told = aside.call("console.planning.prediction", "grid", seen, settings)
+        took = time.monotonic() - began
+        aside.close()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - spent.ru_utime - spent.ru_stime
+        began = time.process_time()
+        simulate_poisson(settings[0], ServiceTime(2.5, 0.2), 1000, seconds=60)
+        one = time.process_time() - began
+        print(f"{len(told)} settings, {max(p.simulated_s for p in told):.0f} s of traffic each after its warm-up: "
+              f"{took:.2f} s, CPU {cpu:.2f} s; the plain batcher {one:.2f} s of CPU for one", flush=True)  # fmt: skip
+    return 0
 
 
 def against_reality(settings: int, seed: str) -> int:
