@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace as changed
@@ -19,6 +20,7 @@ from console.loadgen.record import Run, Share, Stage
 from console.tui.loads import Current, Told, end_event, outcome_words, sign_of
 from console.tui.panes import load_compare, load_runs
 from console.tui.panes.base import View
+from console.tui.panes.header import Status, header_line
 from console.tui.panes.load_compare import LoadCompare
 from console.tui.panes.load_distribution import LoadDistribution, Shape, band_rows, bar, bounds, names_of
 from console.tui.panes.load_form import DEFAULTS, FLAGS, LoadForm, note_of, rows_of, shown
@@ -495,3 +497,31 @@ def test_only_what_both_tell_is_compared() -> None:
     assert any("tells no distribution" in line for line in lines)
     told = load_compare.table(pane.pair, pane.found)
     assert told[-1][0] == "note"
+
+
+# -------------------------------------------------------------------------------------------------------------- header
+
+
+LOADING = ("LOAD 13 ranking 0:42 of 2:00 ctrl+x", "LOAD 0:42/2:00 ctrl+x")
+
+
+def _header(cells: int, **more: Any) -> str:
+    status = Status("infer-01", 2.2, 62 << 20, load=LOADING, **more)
+    text = plain(header_line(view(0), status, cells))
+    assert width(text) == cells
+    return text
+
+
+def test_the_header_tells_the_load_as_drawn() -> None:
+    start = "gpuconsole  infer-01  06:04:31 UTC  ● SERVING 3 of 4  LOAD 13 ranking 0:42 of 2:00 ctrl+x   "
+    assert _header(120, details=True).startswith(start)
+    assert _header(160).startswith(start.replace("infer-01  06", "infer-01  Rocky 8.10  06").replace("UTC  ", "UTC   "))
+    assert _header(80).startswith("infer-01 06:04:31Z ● SERVING 3/4 LOAD 0:42/2:00 ctrl+x ")
+    assert "READ-ONLY" in _header(120, details=True, read_only=True)
+
+
+def test_a_change_and_a_load_stand_side_by_side() -> None:
+    acting = "SWAP lm 4/6, 0:29, by ops"
+    assert "▲ SWAP lm 4/6, 0:29, by ops" in _header(160, acting=acting)
+    assert "LOAD 13 ranking 0:42 of 2:00 ctrl+x" in _header(160, acting=acting)
+    assert "LOAD 0:42/2:00 ctrl+x" in _header(100, acting=acting, details=True)
