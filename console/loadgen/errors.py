@@ -20,7 +20,7 @@ WRONG = "wrong content"
 CUT = "cut off at the end"
 """Still without an answer when the run was stopped."""
 NEVER_SENT = "never sent"
-"""Due, but no connection was free until the end: the most that one run may have were all waiting."""
+"""Due, but no connection was free by a time-out after the end: the most that one run may have were all waiting."""
 SHED = ("http 429", "http 503")
 """The server turned it away."""
 SAMPLE = 300

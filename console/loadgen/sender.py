@@ -165,25 +165,26 @@ class Sender:
         return max(0.0, min(until / NS, LONGEST_WAIT_S))
 
     def _drain(self) -> None:
-        """Wait for the answers to what was sent; what is due still goes out, unless the run was stopped."""
-        patience = self._order.timeout_s
-        if self._over:
-            self._waiting.clear()
-            patience = DRAIN_STOPPED_S
-        deadline = time.monotonic_ns() + round(patience * NS)
+        """Send what is still due, as long as an answer may take; then wait for the answers to what was sent, each as
+        long as it may take. A run that was stopped sends no more and waits DRAIN_STOPPED_S."""
+        until = time.monotonic_ns() + round(self._order.timeout_s * NS)
+        stopped = 0
         while (self._active or self._waiting) and self._over != GONE:
             now = time.monotonic_ns()
-            if now >= deadline:
-                break
+            if self._over:
+                self._waiting.clear()
+                stopped = stopped or now + round(DRAIN_STOPPED_S * NS)
+                if now >= stopped:
+                    break
+            elif now >= until:
+                self._give_up_waiting()
             self._dispatch()
             self._turn(LONGEST_WAIT_S)
             self._look_after(time.monotonic_ns())
-            if self._over and self._waiting:  # stopped meanwhile
-                self._waiting.clear()
-                deadline = min(deadline, time.monotonic_ns() + round(DRAIN_STOPPED_S * NS))
-        kind = errors.CUT if self._over else errors.TIMEOUT
         for connection in [one for one in self._all.values() if one.busy]:
-            self._lose(connection, BrokenError(kind))
+            self._lose(connection, BrokenError(errors.CUT))
+
+    def _give_up_waiting(self) -> None:
         for _ in self._waiting:
             self._tally.bad(errors.NEVER_SENT, "", self._choose())
         self._waiting.clear()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from console.core.golden import Golden, GoldenOutput
 from console.core.plan import Refused, WrongInput
-from console.loadgen.errors import CLOSED, NOT_HTTP, REFUSED, TIMEOUT, WRONG
+from console.loadgen.errors import CLOSED, NEVER_SENT, NOT_HTTP, REFUSED, TIMEOUT, WRONG
 from console.loadgen.launch import Sender, resolve
 from console.loadgen.order import Asked, Broken, Ended, Order, Progress, Warmed, encoder, request
 from console.loadgen.schedule import make, warm_up
@@ -241,6 +241,19 @@ def test_more_in_flight_than_connections_waits_and_is_counted_from_its_time(serv
     assert client.late > 80
     assert client.latency.max is not None
     assert client.latency.max > 3000
+
+
+def test_what_was_sent_last_is_waited_for_as_long_as_what_was_sent_first(server: Server) -> None:
+    server.delay_s = 0.3
+    wanted = order(server.port, "open", "40", 1.0, max_connections=2, timeout_s=1.0, max_errors=1.0)
+    client = carried_out(wanted).client
+    assert set(client.errors) == {NEVER_SENT}
+    assert client.done == client.sent == len(server.got)
+    assert client.done + client.errors[NEVER_SENT].count == 40
+    server.mood = "silent"
+    client = carried_out(order(server.port, "open", "20", 0.5, timeout_s=0.5, max_errors=1.0)).client
+    assert client.errors[TIMEOUT].count == client.sent == 10
+    assert client.wall_s < 5
 
 
 def test_it_does_not_begin_where_nobody_listens() -> None:
