@@ -71,8 +71,8 @@ def _mean(sums: Mapping[str, int], part: str) -> float | None:
 def others(client: Client | Share, server: Server) -> int:
     """Requests that the server counted and we did not send: other clients' (0 for a few, which are of the edges).
 
-    A failed one of ours may be among those that it calls successes: seen are errors that the model answers, answers that
-    came after the time-out, and answers that Triton 2.51 never sent (374 of 50 000 at 10 000 a second over 1 024
+    A failed one of ours may be among those that it calls successes: seen are errors that the model answers, answers
+    that came after the time-out, and answers that Triton 2.51 never sent (374 of 50 000 at 10 000 a second over 1 024
     connections, many of them the first on theirs: by the kernel's bytes of its sockets it had got one request more on
     each of these than it had answered, and neither end had any in a queue).
     """
