@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from console.actions.box import READ_ONLY, BoxSpec
 from console.clients.aside import Aside
 from console.clients.golden_store import ask_once
 from console.clients.host import boot_time
-from console.config import Settings, state_dir
+from console.config import Alerts, Settings, state_dir
 from console.core.model import Asked, ContainerState, Event, GpuBox, PodmanState, SourceError, TritonStats
 from console.core.poller import Source, Stream
 from console.core.session import Session
@@ -79,7 +81,9 @@ class Kept:
 
 
 def box_spec(settings: Settings, *, nvml: str = "", root: Path = Path("/"), simulated: str | None = None) -> BoxSpec:
-    """What it takes to act on the box of these settings; `nvml` is the path of a simulated card's state."""
+    """What it takes to act on the box of these settings; `nvml` is the path of a simulated card's state. It goes to
+    other processes in files, so it does not hold how alerts are told: nothing that acts needs those secrets."""
+    settings = msgspec.structs.replace(settings, alerts=Alerts())
     return BoxSpec(settings, simulated=simulated, root=str(root), nvml=nvml)
 
 

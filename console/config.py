@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,9 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec import Struct, field
 from platformdirs import user_config_path, user_state_path
+
+from console.core.plan import WrongInput
+from console.core.threshold import threshold
 
 SYSTEM_FILE = Path("/etc/gpuconsole/config.toml")
 PREFIX = "GPUCONSOLE_"
@@ -110,6 +114,32 @@ class Recording(Struct, frozen=True, forbid_unknown_fields=True):
     """Beyond this the oldest files go; a day of three models has about 40 MiB."""
 
 
+class Alerts(Struct, frozen=True, forbid_unknown_fields=True):
+    """When to tell, as `LIMIT for TIME clear LIMIT` or `off` (core/threshold.py), and how, beyond the screen."""
+
+    not_serving: str = "1 for 10s"
+    not_ready: str = "1 for 1m"
+    gpu_lost: str = "1"
+    xid: str = "1"
+    oom: str = "1"
+    restarts: str = "1"
+    fail_per_s: str = "0.2 for 15s clear 0.05"
+    p99_ms: str = "1000 for 1m clear 800"
+    queue_ms: str = "100 for 30s clear 50"
+    throttle_pct: str = "20 for 30s clear 5"
+    temperature_c: str = "85 for 1m clear 80"
+    vram_pct: str = "95 for 1m clear 92"
+    disk_pct: str = "90 for 1m clear 88"
+    bell: bool = False
+    desktop: str = ""
+    """osc9 or osc777: a notice of the terminal's own."""
+    hook_command: list[str] = field(default_factory=list)
+    """A program and its arguments, run without a shell; the alerts come as JSON on its standard input."""
+    hook_url: str = ""
+    """Gets the same JSON by POST."""
+    hook_timeout: float = 10.0
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings."""
 
@@ -121,9 +151,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     safety: Safety = Safety()
     actions: Actions = Actions()
     recording: Recording = Recording()
+    alerts: Alerts = Alerts()
 
 
-SECRET = frozenset({"triton.headers"})
+SECRET = frozenset({"triton.headers", "alerts.hook_command", "alerts.hook_url"})
+DESKTOP = ("", "osc9", "osc777")
 LIMITS: Mapping[str, tuple[float, float]] = {
     "triton.http_port": (0, 65535),
     "triton.grpc_port": (0, 65535),
@@ -135,6 +167,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {
     "actions.start_timeout": (1, 86400),
     "actions.stop_timeout": (1, 86400),
     "recording.limit_mib": (8, 1 << 20),
+    "alerts.hook_timeout": (1, 60),
 }
 """Allowed range of numbers; outside it is a ConfigError."""
 
@@ -245,19 +278,43 @@ def _typed(key: str, value: Any, where: str, *, strict: bool) -> Any:
     try:
         if wanted == dict[str, str] and isinstance(value, str):
             value = dict(pair.split("=", 1) for pair in value.split(",") if pair)
+        if wanted == list[str] and isinstance(value, str) and not strict:
+            value = shlex.split(value)
         typed = msgspec.convert(value, wanted, strict=strict)
     except (msgspec.ValidationError, ValueError):
-        label = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
-            wanted, "name=value pairs, with commas between"
-        )
+        label = _LABELS.get(wanted, "name=value pairs, with commas between")
         shown = "its value" if key in SECRET else f"{value!r}"
         raise ConfigError(f"`{key}` {where} must be {label}, not {shown}") from None
     if key in LIMITS and not LIMITS[key][0] <= typed <= LIMITS[key][1]:
         low, high = LIMITS[key]
         raise ConfigError(f"`{key}` {where} must be from {low:g} to {high:g}, not {typed}")
+    if section == "alerts":
+        _check_alert(key, typed, where)
     if key == "triton.headers" and not all(_is_header(name, value) for name, value in typed.items()):
         raise ConfigError(f"`{key}` {where}: names are letters, digits and dashes, values plain ASCII on one line")
     return typed
+
+
+_LABELS: Mapping[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    list[str]: "a list of words",
+}
+
+
+def _check_alert(key: str, typed: Any, where: str) -> None:
+    name = key.removeprefix("alerts.")
+    if name == "desktop" and typed not in DESKTOP:
+        raise ConfigError(f"`{key}` {where} must be empty, osc9 or osc777, not {typed!r}")
+    if name == "hook_url" and typed and not re.fullmatch(r"https?://[^\s/]+\S*", typed):
+        raise ConfigError(f"`{key}` {where} must begin with http:// or https:// and a host, not its value")
+    if isinstance(typed, str) and name not in ("desktop", "hook_url"):
+        try:
+            threshold(typed, f"`{key}` {where}")
+        except WrongInput as error:
+            raise ConfigError(str(error)) from None
 
 
 def _is_header(name: str, value: str) -> bool:
@@ -269,6 +326,8 @@ def masked(key: str, value: Any) -> str:
     """The value as TOML-like text, secrets as `***`."""
     if key in SECRET and isinstance(value, dict):
         return "{" + ", ".join(f'{name} = "***"' for name in value) + "}"
+    if key in SECRET and value:
+        return "***"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

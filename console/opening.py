@@ -68,4 +68,5 @@ def open_console(settings: Settings, *, demo: str | None = None, seed: int | Non
             read_only=settings.safety.read_only,
             mouse=settings.ui.mouse,
             judge=judge,
+            alerts=settings.alerts,
         )

@@ -110,6 +110,35 @@ def test_secrets_are_masked_wherever_settings_print() -> None:
     assert len(describe(loaded)) == len(config.keys())
 
 
+def test_alert_hooks_are_secrets() -> None:
+    loaded = load(
+        {}, {"GPUCONSOLE_ALERTS_HOOK_URL": "https://x/hunter2", "GPUCONSOLE_ALERTS_HOOK_COMMAND": "page 'hunter 2'"}
+    )
+    assert loaded.settings.alerts.hook_command == ["page", "hunter 2"]
+    assert loaded.settings.alerts.hook_url == "https://x/hunter2"
+    assert "hunter" not in str(describe(loaded))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('temperature_c = "hot"', "`alerts.temperature_c` in FILE wants a number where it says 'hot'"),
+        ("temperature_c = 85", "`alerts.temperature_c` in FILE must be text, not 85"),
+        ('temprature_c = "85"', "`temprature_c` is no key of [alerts] in FILE; did you mean `temperature_c`?"),
+        ('desktop = "osc8"', "`alerts.desktop` in FILE must be empty, osc9 or osc777, not 'osc8'"),
+        ('hook_url = "hunter2"', "`alerts.hook_url` in FILE must begin with http:// or https:// and a host"),
+        ('hook_command = "hunter2"', "`alerts.hook_command` in FILE must be a list of words, not its value"),
+        ("hook_timeout = 0", "`alerts.hook_timeout` in FILE must be from 1 to 60"),
+    ],
+)
+def test_alerts_that_cannot_be(tmp_path: Path, text: str, sentence: str) -> None:
+    file = write(tmp_path / "c.toml", f"[alerts]\n{text}\n")
+    with pytest.raises(ConfigError) as caught:
+        load({}, {}, str(file))
+    assert sentence.replace("FILE", str(file)) in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
 @given(st.text(max_size=200))
 def test_any_text_as_a_file_is_settings_or_one_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("any") / "config.toml"
@@ -120,7 +149,7 @@ def test_any_text_as_a_file_is_settings_or_one_error(tmp_path_factory: pytest.Te
 
 def test_the_example_file_names_every_setting_with_its_default() -> None:
     text = resources.files("console").joinpath("config_example.toml").read_text("utf-8")
-    opened = "\n".join(line[2:] if re.match(r"# [a-z_]+ = ", line) else line for line in text.splitlines())
+    opened = "\n".join(line[2:] if re.match(r"# [a-z0-9_]+ = ", line) else line for line in text.splitlines())
     example = tomllib.loads(opened)
     named = {f"{section}.{key}": value for section, content in example.items() for key, value in content.items()}
     defaults = config.keys()

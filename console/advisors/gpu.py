@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from console.advisors.memory import Break
 from console.advisors.rule import MAX_NAME, Look, rule, verdict
 from console.core import units
 from console.core.model import Event, GpuProcess, GpuState, KernelFault, ModelRow, Verdict
+from console.core.slowing import HEAT, counted_share, seen_samples
 from console.core.text import one_line
 from console.core.xid_incidents import same_card
 
@@ -147,36 +147,16 @@ def _xid_title(look: Look, gpu: GpuState | None, fault: KernelFault) -> str:
 # ------------------------------------------------------------------------------------------------------------- clocks
 
 
-def counted_share(look: Look, gpu: GpuState, reasons: Sequence[str]) -> float | None:
-    """Largest share of the last 30 s that the driver counted for one of the reasons; None without counters."""
-    shares = []
-    for reason in reasons:
-        column = look.history.columns(f"gpu.{gpu.index}.throttle.{reason}", look.mono, 1, 31)
-        known = [(second, value) for second, value in enumerate(column) if value is not None]
-        if len(known) < 2:
-            continue
-        rise = sum(max(0.0, b[1] - a[1]) for a, b in pairwise(known))
-        shares.append(min(1.0, rise / (known[-1][0] - known[0][0])))
-    return max(shares, default=None)
-
-
-def seen_samples(look: Look, gpu: GpuState, reasons: Sequence[str]) -> int:
-    """In how many of the last ten seconds one of the reasons' bits was set."""
-    columns = [look.history.columns(f"gpu.{gpu.index}.throttled.{reason}", look.mono, 1, 10) for reason in reasons]
-    return sum(any(column[second] is not None for column in columns) for second in range(10))
-
-
 def _slowed(look: Look, gpu: GpuState, reasons: Sequence[str], id_: str) -> str:
     """How it is known that the card is slowed for one of the reasons; "" when it is not."""
     entry, words = look.entry(id_), look.entry("V06")
-    share = counted_share(look, gpu, reasons)
+    share = counted_share(look.history, look.mono, gpu.index, reasons)
     if share is not None and share >= entry.limit("counter_share"):
         return words.say("counted", pct=units.percent(share))
-    samples = seen_samples(look, gpu, reasons)
+    samples = seen_samples(look.history, look.mono, gpu.index, reasons)
     return words.say("sampled", n=samples) if samples >= entry.limit("samples") else ""
 
 
-HEAT = ("heat_software", "heat_hardware", "heat")
 POWER = ("power_cap",)
 
 

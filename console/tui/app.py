@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from textual.app import SystemCommand
@@ -23,6 +23,7 @@ from console.core.store import Store, rows_named
 from console.core.text import one_line
 from console.tui import commands
 from console.tui.acting import Acting, FromThread
+from console.tui.alarms import Alarms
 from console.tui.careful import CarefulApp
 from console.tui.cost import OwnCost
 from console.tui.desk import Desk
@@ -41,6 +42,9 @@ from console.tui.state import State
 from console.tui.theme import DEFAULT, Look, Themes
 from console.tui.widgets.dialog import Dialog
 from console.tui.widgets.lines import LineView
+
+if TYPE_CHECKING:
+    from console.config import Alerts
 
 JUDGE_EVERY = 5.0
 WRITTEN_AFTER = 0.03
@@ -90,6 +94,7 @@ class ConsoleApp(CarefulApp):
         host: str | None = None,
         desk: Desk | None = None,
         doors: Doors | None = None,
+        alerts: Alerts | None = None,
     ) -> None:
         super().__init__(state.folder)
         self._bindings = BindingsMap(commands.bindings(commands.EVERYWHERE))
@@ -102,6 +107,7 @@ class ConsoleApp(CarefulApp):
         self.store = Store()
         self.acting = Acting(self, desk)
         self.loads = Loads(self, doors)
+        self.alarms = Alarms(self, alerts, self._emit)
         self.log_lines = LogBuffer()
         self.answers: dict[str, Asked] = {}
         """The newest answer of each model asked in this session, by name."""
@@ -147,6 +153,7 @@ class ConsoleApp(CarefulApp):
         self.session.start(self._publish, self._emit)
         self.acting.begin()
         self.loads.begin()
+        self.alarms.begin()
         for one in SCREENS:
             one.load()
 
@@ -260,8 +267,11 @@ class ConsoleApp(CarefulApp):
     def _judged_snapshot(self, wall: float, mono: float) -> Snapshot:
         self.store.set_gaps(self._gaps())
         snapshot = self.store.snapshot(wall, mono)
-        nothing_read = snapshot.seq == 0
-        if self.judge is None or nothing_read or mono - self._judged < JUDGE_EVERY:
+        if snapshot.seq == 0:
+            return snapshot
+        if self.alarms.look(snapshot):
+            snapshot = self.store.snapshot(wall, mono)
+        if self.judge is None or mono - self._judged < JUDGE_EVERY:
             return snapshot
         self._judged = mono
         verdicts = self.judge.evaluate(snapshot, self.store.history, self.answers)
@@ -281,6 +291,7 @@ class ConsoleApp(CarefulApp):
             details=box.has_tabs,
             acting=self.acting.word(time.time()),
             load=self.loads.words(time.time()),
+            alerts=self.alarms.words(time.time()),
         )
 
     def toggle_hold(self) -> None:

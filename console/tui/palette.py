@@ -29,6 +29,7 @@ def palette_entries(app: ConsoleApp) -> Iterator[SystemCommand]:
     yield SystemCommand("interrupted", "Changes that broke off: finish or undo them.", app.acting.tell_broken)
     for name, what, told in acts.UNKEYED:
         yield SystemCommand(f"{name} ({what})", told, partial(acts.run_unkeyed, app, name))
+    yield SystemCommand("silence", "No bell, notice or hook of alerts for a time; 0 ends it.", app.alarms.ask_silence)
     for name in sorted(app.themes.found):
         yield SystemCommand(f"theme {name}", "How the console looks; kept.", partial(app.use_theme, name))
     yield SystemCommand("mouse", "Mouse on, off (off: the terminal selects text).", partial(_toggle_mouse, app))

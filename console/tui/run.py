@@ -14,6 +14,7 @@ from console.tui.signs import Charset
 from console.tui.state import State, themes_dir
 
 if TYPE_CHECKING:
+    from console.config import Alerts
     from console.tui.app import Judge
     from console.tui.theme import Themes
 
@@ -33,6 +34,7 @@ def run(
     mouse: bool = False,
     judge: Judge | None = None,
     host: str | None = None,
+    alerts: Alerts | None = None,
 ) -> int:
     """Show the console until the operator quits; the exit code. Ask `terminal.capable()` first.
 
@@ -64,6 +66,7 @@ def run(
         host=host,
         desk=LateDesk(session, state.folder),
         doors=LateLoads(session, state.folder),
+        alerts=alerts,
     )
     app.leaving = lambda code: guard.end_within(LEAVE_WITHIN, code)
     try:

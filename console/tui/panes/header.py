@@ -40,6 +40,8 @@ class Status:
     """True on every screen but the Overview: there is no room for the system's name."""
     load: tuple[str, str] = ("", "")
     """Whose load runs and how far it is, and its short form: `LOAD 13 ranking 0:42 of 2:00 ctrl+x`; "" = none runs."""
+    alerts: tuple[str, str] = ("", "")
+    """How many alerts stand, and its short form: `ALERT 2 silent`, `A2s`; "" = none does."""
     acting: str = ""
     """What is being changed, how far it is and by whom: `SWAP lm 4/6, 0:29, by ops`; "" while nothing is."""
 
@@ -89,12 +91,17 @@ def _starts(view: View, status: Status) -> Iterator[Line]:
 
 def _ends(view: View, status: Status) -> Iterator[Line]:
     """The right part, from the widest form to the narrowest."""
-    told = counts_line(view.snapshot)
+    told = (*_alerts(status, 0), *counts_line(view.snapshot))
     cost = "self" if status.cpu_pct is None else f"self {status.cpu_pct:.1f} %"
     memory = "" if status.memory is None else f" {status.memory / units.MIB:.0f} MiB"
     yield (*told, (" list", "dim"), (f"   {cost}{memory}", "dim"))
     yield (*told, (f"   {cost}", "dim"))
     yield told
+
+
+def _alerts(status: Status, form: int) -> Line:
+    text = status.alerts[form]
+    return ((text, "fail" if text.startswith("A") else "dim"), ("  " if form == 0 else " ", "")) if text else ()
 
 
 def counts_line(snapshot: Snapshot) -> Line:
@@ -202,7 +209,7 @@ def _compact(view: View, status: Status, width: int) -> Line:
     offset = f"{zone[0]}{zone[1:].split(':')[0]:0>2}" if zone else "Z"
     cost: Line = ((f"  {status.cpu_pct:.1f} %", "dim"),) if status.cpu_pct is not None else ()
     start: Line = ((f"{host} {view.clock(view.wall)}{offset} ", "header"), *_compact_state(view, status))
-    counted = counts_line(view.snapshot)
+    counted = (*_alerts(status, 1), *counts_line(view.snapshot))
     for end in ((*counted, *cost), counted):
         if line_width(start) + 1 + line_width(end) <= width:
             return between(start, end, width)

@@ -12,8 +12,8 @@ from console.tui.panes.wording import sign, wrapped
 from console.tui.widgets.cells import Line, cut, width
 from console.tui.widgets.lines import Row
 
-Which = Literal["all", "acts", "faults"]
-WHICH: tuple[Which, ...] = ("all", "acts", "faults")
+Which = Literal["all", "acts", "faults", "alerts"]
+WHICH: tuple[Which, ...] = ("all", "acts", "faults", "alerts")
 ACTS = ("act.", "config", "reload", "model.", "container.", "gpu.power", "disk.")
 """Kinds (or their beginnings) of what somebody did."""
 INDENT = 6
@@ -33,6 +33,8 @@ def shown(event: Event, which: Which) -> bool:
     """True when the view lets the event through."""
     if which == "acts":
         return event.kind.startswith(ACTS) and event.sign != "fail"
+    if which == "alerts":
+        return event.kind.startswith("alert.")
     return which == "all" or event.sign in ("fail", "warn")
 
 
