@@ -17,6 +17,8 @@ from console.clients.triton_config import Policy, specific
 from console.core import units
 from console.core.model import SourceError
 
+SHARE_WAIT = 15.0
+"""Seconds for what instances give back: the load is answered when they have ended, and 1 instance serves meanwhile."""
 FREE, GAVE = "free_before", "gave_back"
 """Kept: bytes that were free before the count went down, and what the instances gave back."""
 
@@ -56,7 +58,7 @@ class InstancesSwapper(Swapper):
         def needs(free: int) -> int:
             return int(max(0, took - max(0, free - int(before))) * self.spec.scale)
 
-        self._wait_for_memory(needs)
+        self._wait_for_memory(needs, SHARE_WAIT)
         free = self._free()
         if free is not None:
             gave = max(0, free - int(before))
@@ -85,7 +87,7 @@ class InstancesSwapper(Swapper):
             return
         needs = int(int(gave) * spec.scale)
         try:
-            self._wait_for_memory(lambda _: needs)
+            self._wait_for_memory(lambda _: needs, SHARE_WAIT)
         except Trouble as trouble:
             self.run.note(trouble.text)
 

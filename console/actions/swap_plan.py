@@ -16,7 +16,7 @@ from console.actions.container import managed, restart_steps, stop_seconds, unit
 from console.actions.model_look import ModelLook, load_seconds, mode_refusal, route_check
 from console.actions.model_probe import Probe
 from console.actions.outage import Outage, outage, stop_words
-from console.actions.swap_instances import instances
+from console.actions.swap_instances import SHARE_WAIT, instances
 from console.actions.swap_run import MEMORY_WAIT, phases
 from console.actions.swap_spec import WayName, listed, probe_kind, spec_of, warmup_of
 from console.actions.target import ContainerView
@@ -106,6 +106,9 @@ class SwapPlan:
     def gap_s(self) -> float | None:
         return self.found.gap_s(self.way, swap_ways.loaded_by_start(self.seen))
 
+    def _slower(self) -> str:
+        return "a queue grows meanwhile" if self.found.crowded else "slower meanwhile"
+
     def _limit(self) -> float:
         actions = self.box.settings.actions
         limit = actions.load_timeout + 2 * self.watch + SPARE
@@ -123,7 +126,7 @@ class SwapPlan:
             title=f"Swap {seen.name} {seen.served or '–'} → {self.new} on {self.box.host}{where}",
             yes="Swap",
             danger="danger" if gap else "caution",
-            note="a gap" if gap else "slower meanwhile" if self.way == "instances" else "",
+            note="a gap" if gap else self._slower() if self.way == "instances" else "",
             checks=() if self.refused else self.checks(),
             ways=() if self.refused else swap_ways.told(seen, self.new, self.found),
             way=self.way,
@@ -325,7 +328,7 @@ class SwapPlan:
 
     def _memory_text(self) -> str:
         if self.way == "instances":
-            return f"wait until what the instances gave back is enough for 1 of {self.new}, ≤ {MEMORY_WAIT:.0f} s"
+            return f"wait until what the instances gave back is enough for 1 of {self.new}, ≤ {SHARE_WAIT:.0f} s"
         if self.fit.needs is None:
             return "no wait for memory: what it takes there is not known, or it takes none"
         return f"wait until {units.size(self.fit.needs)} are free, ≤ {MEMORY_WAIT:.0f} s"

@@ -29,6 +29,7 @@ BACK_LIMIT = 60.0
 LOOK_EVERY = 0.1
 ASK_EVERY = 0.5
 MEMORY_WAIT = 60.0
+TELL_EVERY = 2.0
 BASELINE = 1.0
 """Seconds for which the old version is watched before a gap."""
 HUNG_GRACE = 2.0
@@ -168,17 +169,21 @@ class Swapper:
         arrivals.keep(self.run)
         self.before = self._usual(meter)
 
-    def _wait_for_memory(self, needs: Callable[[int], int]) -> None:
+    def _wait_for_memory(self, needs: Callable[[int], int], limit: float = MEMORY_WAIT) -> None:
         """Until as much is free as `needs` says of what is free, as far as a card tells; Trouble where it does not come
-        back."""
-        until = time.monotonic() + MEMORY_WAIT
+        back within `limit` seconds."""
+        began = told = time.monotonic()
         while True:
             free = self._free()
             if free is None or free >= needs(free):
                 return
-            if time.monotonic() > until:
-                text = f"{units.size(free)} are free after {MEMORY_WAIT:.0f} s, {units.size(needs(free))} are needed"
+            now = time.monotonic()
+            if now - began > limit:
+                text = f"{units.size(free)} are free after {limit:.0f} s, {units.size(needs(free))} are needed"
                 raise Trouble("wrong", f"the memory did not come back: {text}")
+            if now - told > TELL_EVERY:
+                told = now
+                self.run.note(f"{units.size(free)} free, {units.size(needs(free))} needed")
             if self.run.wait(LOOK_EVERY * 5):
                 raise Trouble("cancelled", "stopped by the operator")
 

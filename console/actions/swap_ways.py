@@ -25,6 +25,12 @@ BUSY_ENOUGH = 0.9
 """Share of one instance's time above which a queue grows."""
 
 
+OWN_WEIGHTS = frozenset({"python", "onnxruntime", "pytorch"})
+"""Back ends of which each instance has weights of its own: a process, or a session, or a copy unless SHARES is set (its
+README). TensorRT's instances on one card share their engine."""
+SHARES = "ENABLE_WEIGHT_SHARING"
+
+
 class Fit(Struct, frozen=True):
     """Whether two versions fit in the card's memory at once."""
 
@@ -119,8 +125,9 @@ def alone_off(seen: ModelLook) -> str:
 
 
 def alone_fit(seen: ModelLook, found: Memory) -> Fit:
-    """Both with 1 instance of each group: reckoned as if every instance took the same share of what all took. What the
-    instances give back is measured before the new version is loaded."""
+    """Both with 1 instance of each group: reckoned as if every instance took the same share of what all took, which is
+    so where each has its own weights, and at best so elsewhere. What the instances give back is measured before the new
+    version is loaded."""
     if seen.on_cpu:
         return Fit(True, "no card memory, its instances are on the CPU")
     groups = _groups(seen)
@@ -136,6 +143,9 @@ def alone_fit(seen: ModelLook, found: Memory) -> Fit:
     both = f"≈ {units.size(one)} + {units.size(needs)}"
     if then < needs:
         return Fit(False, f"{both} with 1 instance each, free then ≈ {units.size(then)} for the second", needs)
+    backend = seen.config.backend if seen.config is not None else ""
+    if backend not in OWN_WEIGHTS or SHARES in seen.live:
+        return Fit(None, f"{both} at best: instances may share weights", needs)
     return Fit(True, f"{both} fit", needs)
 
 

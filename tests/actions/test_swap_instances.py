@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from console.actions import model_load, model_look, model_watch, swap_run, swap_ways
+from console.actions import model_load, model_look, model_watch, swap_instances, swap_run, swap_ways
 from console.actions.box import Box
 from console.actions.golden import Keep
 from console.actions.swap import Swap
@@ -211,6 +211,18 @@ def test_a_version_that_is_too_large(server: ModelServer, box: Box, monkeypatch:
     assert not Swap().plan(box, "m", {"version": "2", "way": "instances"}).refused
 
 
+@pytest.mark.parametrize("change", [{"backend": "tensorrt"}, {"parameters": {"ENABLE_WEIGHT_SHARING": {}}}])
+def test_instances_that_may_share_weights(
+    server: ModelServer, box: Box, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
+) -> None:
+    """Then nobody knows what one gives back: a person may choose the way, the console does not by itself."""
+    server.configs["m"] |= {"instance_group": GPU, **change}
+    memory(monkeypatch, 2 * GIB, 6 * GIB)
+    plan = Swap().plan(box, "m", {"version": "2"})
+    assert (plan.way, way(plan).impossible) == ("gap", "")
+    assert way(plan).clients_see == "nothing: ≈ 3.0 GiB + 3.0 GiB at best: instances may share weights, slower"
+
+
 def test_the_share_of_a_card(server: ModelServer, box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
     """2 instances on each of 2 cards took 12 GiB: 3 of each are 1 instance's."""
     server.configs["m"]["instance_group"] = [{"kind": "KIND_GPU", "count": 2, "gpus": [0, 1]}]
@@ -252,7 +264,7 @@ def test_what_the_instances_give_back_is_measured(
     """All took 6 GiB: when 4 came back what is left takes 2, and as much is needed for the new one."""
     server.configs["m"]["instance_group"] = GPU
     memory(monkeypatch, 2 * GIB, 6 * GIB)
-    monkeypatch.setattr(swap_run, "MEMORY_WAIT", 1.0)
+    monkeypatch.setattr(swap_instances, "SHARE_WAIT", 1.0)
     looks = iter(free)
     monkeypatch.setattr(Swapper, "_free", lambda _: next(looks, free[-1]))
     run = Live()
