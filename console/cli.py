@@ -152,6 +152,11 @@ def parser() -> argparse.ArgumentParser:
     advise.add_argument("model", nargs="?", metavar="MODEL", default="", help="one model; all without")
     advise.add_argument("--window", metavar="TIME", default="15s", help="how long the box is watched (default 15s)")
     advise.add_argument("--json", action="store_true", help="one JSON object")
+    dmon = commands.add_parser("dmon", parents=shared, help="a line a second for each card and each model")
+    dmon.add_argument("--csv", action="store_true", help="for programs: exact figures, one head")
+    dmon.add_argument("--interval", metavar="TIME", default="1s", help="from one line to the next (default 1s)")
+    dmon.add_argument("--count", type=int, metavar="N", default=0, help="end after N (default: with ctrl+c)")
+    dmon.add_argument("--only", choices=("gpu", "model"), default="", help="cards or models alone")
     record = commands.add_parser("record", parents=shared, help="record the box to files, without a screen")
     record.add_argument("--for", dest="length", metavar="TIME", help="end after it (default: when told to)")
     record.add_argument("--to", metavar="DIR", default="", help="the folder (default: recordings in the state folder)")
@@ -380,6 +385,8 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _loadtest(options, loaded.settings)
     if options.command == "advise":
         return _advise(options, loaded.settings)
+    if options.command == "dmon":
+        return _dmon(options, loaded.settings)
     if options.command == "record":
         return _record(options, loaded.settings)
     if options.command == "replay":
@@ -526,6 +533,31 @@ def _loadtest(options: argparse.Namespace, settings: Settings) -> int:
     )
     with _box(options, settings) as spec:
         return loadtest.run(wish, spec, state, looks, dry_run=options.dry_run, as_json=options.json)
+
+
+def _dmon(options: argparse.Namespace, settings: Settings) -> int:
+    from console import compose, dmon
+    from console.core.duration import seconds
+
+    interval = dmon.interval_s(seconds(options.interval, "--interval"))
+    if options.count < 0:
+        raise UsageError(f"--count must be 1 or more, not {options.count}")
+
+    def write(text: str) -> None:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        sys.stdout.flush()
+
+    with compose.session(settings, demo=_demo(options), seed=options.seed) as session:
+        return dmon.run(
+            session,
+            write,
+            interval=interval,
+            count=options.count,
+            as_csv=options.csv,
+            only=options.only,
+            utc=settings.ui.utc,
+            ascii_only=_ascii_only(settings),
+        )
 
 
 def _record(options: argparse.Namespace, settings: Settings) -> int:
