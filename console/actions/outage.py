@@ -106,15 +106,16 @@ def stop_and_start(view: ContainerView, state: ContainerState) -> Outage:
     )
 
 
-def outage(box: Box, view: ContainerView, state: ContainerState) -> Outage:
-    """Look at all of it. Never fails because of Triton: a server that does not answer is told as such."""
+def outage(box: Box, view: ContainerView, state: ContainerState, swapped: str = "") -> Outage:
+    """Look at all of it. Never fails because of Triton: a server that does not answer is told as such. `swapped`: a
+    model whose live-only version policy is what the change is about."""
     if not is_running(state):
         return Outage(False, serving_after=view.serving_after(state))
     try:
         ready = view.ready()
     except SourceError as error:
         return Outage(True, silent=error.message, serving_after=view.serving_after(state), lines=(_silent(error),))
-    lines = (_stops(box, ready), *live_only(box, view, ready))
+    lines = (_stops(box, ready), *live_only(box, view, ready, swapped=swapped))
     return Outage(
         True, ready, "", view.waiting(), view.serving_after(state), lines, view.connections(state), state.exit_timeout
     )
@@ -146,7 +147,9 @@ def _rate(value: float | None) -> str:
 # ----------------------------------------------------------------------------------------------- settings that are lost
 
 
-def live_only(box: Box, view: ContainerView, ready: frozenset[tuple[str, str]], fate: str = "lost") -> tuple[str, ...]:
+def live_only(
+    box: Box, view: ContainerView, ready: frozenset[tuple[str, str]], fate: str = "lost", *, swapped: str = ""
+) -> tuple[str, ...]:
     """A line that says which settings the server has that config.pbtxt has not; () where there are none.
 
     `fate`: `lost` (a restart), `kept` (a plain load leaves an override as it is, triton.md 1.4).
@@ -155,6 +158,7 @@ def live_only(box: Box, view: ContainerView, ready: frozenset[tuple[str, str]], 
         found = _differences(box, view, ready)
     except SourceError as error:
         return (f"whether there are live-only settings, which would be {fate}, is not known ({error.message})",)
+    found = [(name, one) for name, one in found if name != swapped or not one.path.startswith("version_policy")]
     if not found:
         return ()
     words = [f"{one_line(name, 60)} {_difference(one)}" for name, one in found[:MOST_NAMED]]

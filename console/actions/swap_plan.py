@@ -95,7 +95,7 @@ class SwapPlan:
         container = self.seen.container
         assert container is not None
         with ContainerView(self.box, container.name) as view:
-            return outage(self.box, view, container)
+            return outage(self.box, view, container, self.seen.name)
 
     @property
     def replaces(self) -> bool:

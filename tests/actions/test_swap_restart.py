@@ -95,6 +95,7 @@ def test_the_plan_and_the_restart(box: Box) -> None:
     assert all(step.if_it_fails for step in plan.steps)
     assert (way(plan).clients_see, way(plan).impossible) == ("connection refused, of all models", "")
     assert "2 models stop serving" in " ".join(plan.effects)
+    assert "live-only setting" not in " ".join(plan.effects), "that 1 is pinned live is what is swapped"
     assert "a restart serves 2 too (policy on disk: latest 1)" in plan.effects
     assert plan.gap_s is not None
     assert way(plan).gap.startswith(("≈ ", "up to "))
