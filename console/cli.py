@@ -562,7 +562,7 @@ def _dmon(options: argparse.Namespace, settings: Settings) -> int:
 
 def _record(options: argparse.Namespace, settings: Settings) -> int:
     from console import compose, recording
-    from console.clients.recorder import LEAST_LIMIT, Recorder
+    from console.clients.recorder import FOLDER, LEAST_LIMIT, Recorder
     from console.core import bytesize, duration
 
     limit = settings.recording.limit_mib << 20
@@ -578,9 +578,10 @@ def _record(options: argparse.Namespace, settings: Settings) -> int:
         return 0
     with compose.session(settings, demo=_demo(options), seed=options.seed, checks=True) as session:
         state = session.spec.state_in(state_dir())
-        folder = Path(options.to or settings.recording.folder or state / recording.NAME).expanduser().absolute()
+        folder = Path(options.to or settings.recording.folder or state / FOLDER).expanduser().absolute()
         say = functools.partial(print, flush=True)
-        return recording.run(session, compose.judge(), Recorder(folder, limit), state, length, say)
+        recorder = Recorder(folder, limit, simulated=session.simulated)
+        return recording.run(session, compose.judge(), recorder, state, length, say)
 
 
 def _bundle(options: argparse.Namespace, loaded: Loaded) -> int:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from console.core.plan import WrongInput
 from console.core.session import Later, Session
 from console.tui import terminal
 from console.tui.run import run
 
 if TYPE_CHECKING:
+    from console.clients.recorder import Recorder
     from console.config import Settings
     from console.core.history import History
     from console.core.model import Asked, Snapshot, Verdict
@@ -68,5 +71,44 @@ def open_console(settings: Settings, *, demo: str | None = None, seed: int | Non
             read_only=settings.safety.read_only,
             mouse=settings.ui.mouse,
             judge=judge,
+            make_recorder=lambda state, simulated: recorder_for(settings, state, simulated),
             alerts=settings.alerts,
         )
+
+
+def recorder_for(settings: Settings, state: Path, simulated: str | None) -> Recorder:
+    """The recorder of a console, as the settings want it."""
+    from console.clients.recorder import FOLDER, Recorder
+
+    folder = Path(settings.recording.folder).expanduser() if settings.recording.folder else state / FOLDER
+    return Recorder(folder, settings.recording.limit_mib << 20, simulated=simulated)
+
+
+def open_replay(place: Path, at: str, settings: Settings) -> int:
+    """Show a recording until the operator quits; the exit code. WrongInput for what is none, and for a time that it has
+    not."""
+    from console.clients.recording import UnreadableError
+    from console.sources.replay import Player
+    from console.tui.playback import Playback
+
+    try:
+        player = Player(place)
+    except UnreadableError as error:
+        raise WrongInput(str(error)) from None
+    except OSError as error:
+        raise WrongInput(f"{place} cannot be read ({error.strerror}): give a file or folder of `record`") from None
+    try:
+        playback = Playback(player)
+        if at and (why := playback.go_to_time(at, utc=settings.ui.utc)):
+            raise WrongInput(f"--at: {why}")
+        return run(
+            Session((), simulated=player.scene),
+            theme=settings.ui.theme or None,
+            ascii_only=settings.ui.ascii,
+            utc=settings.ui.utc,
+            read_only=True,
+            mouse=settings.ui.mouse,
+            playback=playback,
+        )
+    finally:
+        player.close()

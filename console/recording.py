@@ -25,8 +25,6 @@ from console.core.session import Session
 from console.core.store import Store
 from console.core.text import one_line
 
-NAME = "recordings"
-"""Folder of recordings in the state folder."""
 STOPPED = 1
 """Exit code where recording ended by itself."""
 SECOND = 1.0

@@ -42,6 +42,8 @@ LEAST_LIMIT = 8 << 20
 FLOOR = 256 << 20
 """Bytes that must stay free on the disk."""
 LOCK = ".lock"
+FOLDER = "recordings"
+"""Where recordings lie in the state folder."""
 
 
 class RecordingStoppedError(Exception):
@@ -201,8 +203,10 @@ def _locked(folder: Path) -> int:
 class Recorder:
     """Snapshots in, files out. `put`, `switch` and `state` may be used from one thread, and never block."""
 
-    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
+    def __init__(self, folder: Path, limit: int = LIMIT, *, simulated: str | None = None) -> None:
+        """`simulated`: the scene of a simulated box, which the recording then says."""
         self.folder = folder
+        self._scene = simulated or ""
         self.limit = limit
         self.state = State()
         self._queue: queue.Queue[tuple[Snapshot, tuple[LogLine, ...]] | bool | None] = queue.Queue()
@@ -290,7 +294,7 @@ class Recorder:
     def _begin_minute(self, snapshot: Snapshot, fixed: set[str]) -> None:
         self._number += 1
         self._minute_ends = snapshot.mono + MINUTE
-        self._maker = FrameMaker(minute_mark(snapshot.wall, snapshot.mono, self._run, self._number))
+        self._maker = FrameMaker(minute_mark(snapshot.wall, snapshot.mono, self._run, self._number, self._scene))
         self._kept.append(_Kept(snapshot.wall, fixed))
         named = set().union(*(one.fixed for one in self._kept))
         self._fixed = {id_: frame for id_, frame in self._fixed.items() if id_ in named}

@@ -5,7 +5,7 @@ alone. The mark is one JSON object, {"gpuconsole": version, "schema": 1, "kind":
 behind it, and says what the frame after it holds:
 
     minute  the lines of about a minute; "t" and "m" are its beginning (wall, monotonic microseconds), "run" names the
-            recorder that wrote it and "n" counts its minutes, so that what is missing shows
+            recorder that wrote it and "n" counts its minutes; "scene" that of a simulated box
     fixed   one line that minutes of this file name by its "id"; it stands before the first of them
 
 Within a frame each group of lines (five seconds) ends with {"crc": "…"}, CRC-32 of the group, and is flushed to the
@@ -57,6 +57,8 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     run: str = ""
     n: int = 0
     id: str = ""
+    scene: str = ""
+    """Of a simulated box; "" for a real one."""
 
     @property
     def wall(self) -> float:
@@ -106,9 +108,9 @@ def fixed_frame(id_: str, line: bytes) -> bytes:
     return maker.cut(end=True)
 
 
-def minute_mark(wall: float, mono: float, run: str, number: int) -> Mark:
+def minute_mark(wall: float, mono: float, run: str, number: int, scene: str = "") -> Mark:
     """For the frame of a minute that begins now."""
-    return Mark(__version__, SCHEMA, "minute", round(wall * 1e6), round(mono * 1e6), run, number)
+    return Mark(__version__, SCHEMA, "minute", round(wall * 1e6), round(mono * 1e6), run, number, scene=scene)
 
 
 class Frame(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ Samples are float32 in arrays, so that an hour of a thousand series costs megaby
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isnan
 
 NAN = float("nan")
@@ -121,13 +121,15 @@ class History:
                 series = self._series[key] = Series()
             series.put(mono, value)
 
-    def recall(self, mono: float, peaks: Mapping[str, float]) -> None:
-        """Add what was the highest sample of ten seconds of each series (a recording keeps these of the hour before)."""
-        for key, peak in peaks.items():
-            if key not in self._series and len(self._series) < self.MAX_SERIES:
-                self._series[key] = Series()
-            if key in self._series:
-                self._series[key].put_coarse(mono, peak)
+    def recall(self, key: str, peaks: Iterable[tuple[float, float]]) -> None:
+        """Add (monotonic time, highest sample) of ten seconds each; a recording keeps these of an hour."""
+        series = self._series.get(key)
+        if series is None:
+            if len(self._series) >= self.MAX_SERIES:
+                return
+            series = self._series[key] = Series()
+        for mono, peak in peaks:
+            series.put_coarse(mono, peak)
 
     def _has_room(self, mono: float) -> bool:
         """Room is made of versions that are gone, or a box that deploys often would show no new one after some days."""

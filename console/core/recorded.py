@@ -76,6 +76,8 @@ KINDS: Mapping[str, Any] = {
     "checks": Report,
 }
 """Part -> the type of its value."""
+HISTORY_NEEDS = frozenset({"gpu", "host", "container", STATS, "triton.index", "triton.metrics", "triton.config"})
+"""Parts that series of History come from, by the rows of models too."""
 LISTS: Mapping[str, Any] = {"events": tuple[Event, ...], "verdicts": tuple[Verdict, ...], "gaps": Gaps}
 """Fields of the Snapshot beside the parts that are written as patches."""
 PAST_STEP, PAST_SLOTS = 10, 6
@@ -422,6 +424,7 @@ class Reader:
         self._clock = _Clock()
         self._clocks: dict[str, _Clock] = {}
         self._stats = StatsCodec()
+        self._brief = False
         self._rows = derive.RowCache()
         self._at_load: dict[ModelKey, int] = {}
         self._begun = False
@@ -431,8 +434,9 @@ class Reader:
         self._fixed = fixed
 
     def pass_by(self, on: bool) -> None:
-        """Read what follows for its history alone (faster): the long windows of statistics are left out."""
-        self._stats.brief = on
+        """Read the minutes that follow for their history alone (faster): events, checks and the long windows of
+        statistics are left out. To be switched before a first line only."""
+        self._brief = self._stats.brief = on
 
     def read(self, line: bytes) -> Moment:
         """What a line says. DamagedError for what cannot be understood; after that only a first line is read."""
@@ -460,13 +464,15 @@ class Reader:
         mono, wall = self._clock.risen(*told["t"])
         old = self._snapshot
         seq = told["q"] if key else old.seq + told.get("q", 1)
-        fixed = {name: self._tree_of(*one) for name, one in told["f"].items()} if key else {}
-        readings = {part: self._reading(part, one, key, fixed) for part, one in told["r"].items()}
+        wanted = {name: one for name, one in told["f"].items() if self._wants(name)} if key else {}
+        fixed = {name: self._tree_of(*one) for name, one in wanted.items()}
+        parts = {part: one for part, one in told["r"].items() if self._wants(part)}
+        readings = {part: self._reading(part, one, key, fixed) for part, one in parts.items()}
         fields: dict[str, Any] = {PART_FIELDS[part]: reading for part, reading in readings.items()}
         for name, kind in LISTS.items():
             if name in fixed:
                 self._trees[name] = fixed[name]
-            elif name in told:
+            elif name in told and not self._brief:
                 self._trees[name] = patched(self._trees.get(name), told[name])
             else:
                 continue
@@ -480,6 +486,9 @@ class Reader:
             told.get("lo", 0),
             _read_past(told["p"]) if "p" in told else None,
         )
+
+    def _wants(self, name: str) -> bool:
+        return not self._brief or name in HISTORY_NEEDS
 
     def _tree_of(self, id_: str, *patch: Any) -> Any:
         if id_ not in self._known:

@@ -26,7 +26,6 @@ WARM_UP = KEPT + 10.0
 WINDOWS = ("w1", "w10", "w30", "w120", "w300")
 _LONG = 2
 """Place of the first window that History needs nothing of."""
-_AS_BEFORE = [0] * len(WINDOWS)
 _NEAR = 3
 """Polls to either side of where a window seems to begin among which its first one is looked for."""
 _TIMED = ("queue", "input", "infer", "output")
@@ -35,7 +34,7 @@ _TIMED = ("queue", "input", "infer", "output")
 class _Model:
     """What is known of one model version: its polls, each where something changed, and its present flow."""
 
-    __slots__ = ("flow", "numbers", "passed", "polls", "refs")
+    __slots__ = ("flow", "numbers", "polls", "refs")
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -43,8 +42,6 @@ class _Model:
         self.flow: ModelFlow | None = None
         self.refs: list[tuple[int, int, float] | None] = [None] * len(WINDOWS)
         """Of each window: (first poll, last poll, span); None = written as it is."""
-        self.passed: dict[int, tuple[int, int, float]] = {}
-        """Reading: the same of windows that were passed by, by their place; one may be what later ones are as."""
 
     def add(self, number: int, stats: ModelStats) -> None:
         if self.flow is None or not self.polls or self.flow.stats != stats:
@@ -67,7 +64,7 @@ class StatsCodec:
 
     def __init__(self) -> None:
         self.brief = False
-        """Reading: leave out the long windows of what is only passed by, as a reader does that jumps."""
+        """Reading: leave out the long windows of minutes that are only passed by."""
         self._models: dict[ModelKey, _Model] = {}
         self._keys: tuple[ModelKey, ...] = ()
         self._poll = 0
@@ -191,9 +188,7 @@ class StatsCodec:
         if told == 0:
             if old is None:
                 raise ValueError("a model is said to be as before, of which nothing was said")
-            if self.brief or not model.passed:
-                return old
-            told = _AS_BEFORE
+            return old
         if isinstance(told, list):
             told = {"w": told}
         before = None if old is None else old.stats
@@ -211,21 +206,15 @@ class StatsCodec:
         return flow
 
     def _read_window(self, model: _Model, at: int, told: Any, spans: Sequence[float]) -> Window | None:
-        if told == 0 and not self.brief and at in model.passed:
-            return _window_of(model, model.passed.pop(at))
+        if told is None or (self.brief and at >= _LONG):
+            return None
         if told == 0:
             return None if model.flow is None else getattr(model.flow, WINDOWS[at])
-        model.passed.pop(at, None)
-        if told is None:
-            return None
         if isinstance(told, dict):
             return msgspec.convert(told, Window)
         back, *last, place = told
-        ref = (self._poll - back, self._poll - (last[0] if last else 0), spans[place])
-        if self.brief and at >= _LONG:
-            model.passed[at] = ref
-            return None
-        return _window_of(model, ref)
+        first = self._poll - back
+        return _window_of(model, (first, self._poll - (last[0] if last else 0), spans[place]))
 
 
 def _window_of(model: _Model, ref: tuple[int, int, float]) -> Window | None:

@@ -22,8 +22,6 @@ from console.core.store import samples
 
 FINE = FINE_SLOTS * FINE_STEP
 COARSE = COARSE_SLOTS * COARSE_STEP
-BRIEF_UNTIL = 15.0
-"""Seconds before the moment from which on everything is read: long windows are renewed every five."""
 GAP = 5.0
 """Seconds between two lines from which on something is missing."""
 SAME_CLOCK = 2.0
@@ -104,6 +102,11 @@ class Player:
     # ------------------------------------------------------------------------------------------------------- position
 
     @property
+    def scene(self) -> str | None:
+        """Of a simulated box that was recorded; None for a real one."""
+        return self.minutes[0].frame.mark.scene or None
+
+    @property
     def mono(self) -> float:
         """The position on the monotonic clock of the recording."""
         return self.snapshot.mono + max(0.0, self.wall - self.snapshot.wall)
@@ -125,24 +128,29 @@ class Player:
         wall = min(max(wall, self.first), self.last)
         number = max(0, bisect_right(self.minutes, wall, key=lambda one: one.wall) - 1)
         begin = self._reach(number, FINE)
-        self.history, self.log, self.snapshot = History(), deque(maxlen=MAX_LOG_LINES), Snapshot()
-        self.log_count, self.jumps = 0, self.jumps + 1
         collecting = gc.isenabled()
         gc.disable()  # a jump makes a hundred thousand objects, all of which live
         try:
-            self._fill_past(self._reach(begin, COARSE - FINE), number)
-            self._ahead = self._moments(begin)
-            self._next = next(self._ahead, None)
-            self._reader.pass_by(True)
-            self._play(wall - BRIEF_UNTIL)
-            self._reader.pass_by(False)
-            self._play(wall)
+            whole_from = number
+            self._load(wall, begin, number, whole_from)
+            while whole_from > begin and self.snapshot.wall < self.minutes[whole_from].wall:
+                whole_from -= 1  # that minute is damaged: what is shown is of the one before
+                self._load(wall, begin, number, whole_from)
             if not self.snapshot.seq and self._next is not None:  # nothing that can be read lies before it
                 self._play(self._next.snapshot.wall)
         finally:
             if collecting:
                 gc.enable()
-        self.wall = max(wall, self.snapshot.wall) if self.snapshot.seq else wall
+        self.wall = max(wall, self.snapshot.wall)
+
+    def _load(self, wall: float, begin: int, number: int, whole_from: int) -> None:
+        """Read from the minute `begin` to a moment in the minute `number`, from `whole_from` on all of it."""
+        self.history, self.log, self.snapshot = History(), deque(maxlen=MAX_LOG_LINES), Snapshot()
+        self.log_count, self.jumps = 0, self.jumps + 1
+        self._fill_past(self._reach(begin, COARSE - FINE), number)
+        self._ahead = self._moments(begin, whole_from)
+        self._next = next(self._ahead, None)
+        self._play(wall)
 
     def play(self, wall: float) -> None:
         """Go on to a time."""
@@ -228,11 +236,12 @@ class Player:
         self.log_count += len(moment.lines)
         self.snapshot = new
 
-    def _moments(self, begin: int) -> Iterator[Moment]:
-        """All that can be read from a minute on."""
+    def _moments(self, begin: int, whole_from: int) -> Iterator[Moment]:
+        """All that can be read from a minute on, until another one only what its history needs."""
         segment: Segment | None = None
         for number, minute in enumerate(self.minutes[begin:], begin):
             self._at = number
+            self._reader.pass_by(number < whole_from)
             if minute.segment is not segment:
                 segment = minute.segment
                 self._reader.use(segment.fixed)
@@ -256,8 +265,7 @@ class Player:
         for minute in self.minutes[begin : end + 1]:
             line = minute.segment.first_line(minute.frame)
             for key, peaks in past_of(line).items() if line is not None else ():
-                for mono, peak in peaks:
-                    self.history.recall(mono, {key: peak})
+                self.history.recall(key, peaks)
 
     def _end_of(self, number: int) -> float:
         """When the last line was taken that can be read in this minute or one before it."""

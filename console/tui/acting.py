@@ -22,6 +22,7 @@ from console.core.text import one_line
 from console.tui.desk import Desk, Following, Holder, Record, Request
 from console.tui.lane import attempt
 from console.tui.own_changes import EventKey, OwnChanges, own_changes
+from console.tui.playback import REPLAY
 
 if TYPE_CHECKING:
     # what only a change needs is imported when there is one: the first paint does not wait for it
@@ -81,6 +82,8 @@ class Acting:
 
     def why_off(self) -> str | None:
         """Why no change can be planned now; None when one can."""
+        if self.app.playback is not None:
+            return REPLAY
         if self.app.read_only:
             return READ_ONLY
         if self.desk is None:
@@ -115,21 +118,26 @@ class Acting:
 
     def may_quit(self) -> bool:
         """False while something of mine runs: then it is asked, and the app is left by the answer."""
-        if self.running is None:
+        lines: tuple[str, ...] = ()
+        if self.running is not None:
+            lines = (
+                f"{self.running.plan.title} is under way ({self.word(time.time())}).",
+                "It goes on by itself when the console is closed; the next session tells how it ended.",
+            )
+        if self.app.recording.on:
+            lines = (*lines, "The recording ends with the console; `gpuconsole record` goes on without one.")
+        if not lines:
             return True
         from console.tui.widgets.small_dialogs import Sure
 
-        lines = (
-            f"{self.running.plan.title} is under way ({self.word(time.time())}).",
-            "It goes on by itself when the console is closed; the next session tells how it ended.",
-        )
         self.app.push_screen(Sure("Quit", lines, "Quit"), lambda yes: self.app.exit() if yes else None)
         return False
 
     def close(self) -> None:
         """The console ends; what runs goes on."""
         self._closing.set()
-        self.app.state.keep(VISIT, f"{time.time():.3f}")
+        if self.app.playback is None:
+            self.app.state.keep(VISIT, f"{time.time():.3f}")
 
     def _watch(self, desk: Desk) -> None:
         from console.core.plan import Refused
@@ -184,9 +192,12 @@ class Acting:
 
     # ------------------------------------------------------------------------------------------------------- planning
 
-    def request(self, request: Request, then: Callable[[Plan], None] | None = None) -> None:
-        """Plan it and show the plan; what was said yes to is begun, or given to `then`."""
-        why = self.why_off()
+    def request(
+        self, request: Request, then: Callable[[Plan], None] | None = None, *, beside: bool = False
+    ) -> None:
+        """Plan it and show the plan; what was said yes to is begun, or given to `then`. `beside`: it only says a word
+        to the change of mine that runs, so that is no reason against it."""
+        why = None if beside and self.running is not None and not self.app.read_only else self.why_off()
         if why is not None:
             self.app.tell(why)
             return

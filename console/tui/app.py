@@ -35,6 +35,8 @@ from console.tui.panes import bring_up
 from console.tui.panes.base import Pane, View
 from console.tui.panes.header import Status
 from console.tui.panes.wording import asked
+from console.tui.playback import Playback, off_in_replay
+from console.tui.recording import MakeRecorder, Recording
 from console.tui.screens import SCREENS, entry
 from console.tui.screens.base import BoxScreen
 from console.tui.signs import Charset
@@ -94,6 +96,8 @@ class ConsoleApp(CarefulApp):
         host: str | None = None,
         desk: Desk | None = None,
         doors: Doors | None = None,
+        make_recorder: MakeRecorder | None = None,
+        playback: Playback | None = None,
         alerts: Alerts | None = None,
     ) -> None:
         super().__init__(state.folder)
@@ -104,7 +108,10 @@ class ConsoleApp(CarefulApp):
         self.read_only = read_only
         self.state = state
         self.themes = themes
-        self.store = Store()
+        self.playback = playback
+        """Recorded time; None in a console over a box."""
+        self.store: Store = Store() if playback is None else playback.store
+        self.recording = Recording(self, make_recorder)
         self.acting = Acting(self, desk)
         self.loads = Loads(self, doors)
         self.alarms = Alarms(self, alerts, self._emit)
@@ -164,6 +171,10 @@ class ConsoleApp(CarefulApp):
         if self._inbox.put(item):
             self.post_message(ItemsWaiting())
 
+    def now(self) -> tuple[float, float]:
+        """(wall, monotonic) time, in a replay the recorded one."""
+        return (time.time(), time.monotonic()) if self.playback is None else self.playback.now()
+
     def back(self, *, quit_on_overview: bool) -> None:
         """One screen back; on the Overview quit (where that is wanted)."""
         if len(self.screen_stack) > 1:
@@ -173,6 +184,7 @@ class ConsoleApp(CarefulApp):
 
     def on_unmount(self) -> None:
         self.acting.close()
+        self.recording.close()
         self.loads.close()
 
     # ------------------------------------------------------------------------------------------------------ messages
@@ -188,7 +200,7 @@ class ConsoleApp(CarefulApp):
 
     def _show_soon(self) -> None:
         self._soon = False
-        snapshot = self.store.snapshot(time.time(), time.monotonic())
+        snapshot = self.store.snapshot(*self.now())
         self._seen.update(part for part in PART_FIELDS if snapshot.reading(part).tried)
         self.refresh_now()
 
@@ -196,6 +208,7 @@ class ConsoleApp(CarefulApp):
         for item in self._inbox.take():
             if isinstance(item, LogLine):
                 self.log_lines.add(item)
+                self.recording.line(item)
             elif isinstance(item, Event):
                 self.store.add_event(item)
 
@@ -224,8 +237,11 @@ class ConsoleApp(CarefulApp):
         """Fold what arrived and show it. Called once a second, and after keys that change what is shown."""
         if not self.is_running or not self._screen_stack:
             return
-        wall, mono = time.time(), time.monotonic()
+        wall, mono = self.now()
         snapshot = self._judged_snapshot(wall, mono)
+        if self.playback is not None:
+            self.playback.take_log(self.log_lines)
+        self.recording.moment(snapshot)
         self._lead(snapshot)
         box = self.box
         if not box.ready:
@@ -282,17 +298,27 @@ class ConsoleApp(CarefulApp):
 
     def _new_status(self, box: BoxScreen, wall: float) -> Status:
         return Status(
-            self.host,
+            self._host_shown,
             self._cost.cpu_pct(),
             self._cost.memory(),
             paused_wall=None if self._held is None else self._held.wall,
-            read_only=self.read_only,
+            read_only=self.read_only and self.playback is None,
             wall=wall,
             details=box.has_tabs,
             acting=self.acting.word(time.time()),
+            recording=self.recording.word(wall),
+            records=not self.recording.off,
+            replay="" if self.playback is None else self.playback.word(utc=self.utc),
+            replay_short="" if self.playback is None else self.playback.short,
             load=self.loads.words(time.time()),
             alerts=self.alarms.words(time.time()),
         )
+
+    @property
+    def _host_shown(self) -> str:
+        """In a replay the recorded box's name."""
+        recorded = None if self.playback is None else self.box.snapshot.host.value
+        return self.host if recorded is None else one_line(recorded.hostname, 60) or self.host
 
     def toggle_hold(self) -> None:
         """`p`: hold what is on the screen; measuring goes on."""
@@ -326,7 +352,7 @@ class ConsoleApp(CarefulApp):
     def action_command(self, name: str) -> None:
         """Run a command, or say why it does not work here."""
         command = commands.COMMANDS[name]()
-        why = command.why_off(self)
+        why = off_in_replay(self, command.KIND, command.ID) or command.why_off(self)
         if why is not None:
             self.tell(why)
             return
@@ -376,13 +402,13 @@ class ConsoleApp(CarefulApp):
 
     def chosen_key(self) -> ModelKey | None:
         """The model version that is chosen or, without a choice, the busiest."""
-        wall, mono = time.time(), time.monotonic()
+        wall, mono = self.now()
         view = View(self.store.snapshot(wall, mono), self.store.history, wall, mono, chosen=self.chosen)
         return None if view.model is None else view.model.key
 
     def choose_model(self, name: str | None) -> None:
         """Choose a model by name: its READY version, else its first."""
-        rows = rows_named(self.store.snapshot(time.time(), time.monotonic()).models, name or "")
+        rows = rows_named(self.store.snapshot(*self.now()).models, name or "")
         if rows:
             self.chosen = rows[0].key
 

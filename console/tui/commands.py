@@ -39,6 +39,8 @@ _SHOWN = {
     "equals_sign": "=",
     "at": "@",
     "plus": "+",
+    "left_parenthesis": "(",
+    "right_parenthesis": ")",
     "minus": "-",
     "exclamation_mark": "!",
     "escape": "esc",
@@ -368,11 +370,15 @@ class Hold(Command):
 
 
 class Mark(PaneCommand):
-    """Mark or fold the row."""
+    """Mark or fold the row; in a replay play, hold."""
 
     ID, KEYS, LABEL = "mark", ("space",), "mark"
 
     def on_pane(self, pane: Pane, app: ConsoleApp) -> None:
+        if app.playback is not None:
+            app.playback.toggle()
+            app.refresh_now()
+            return
         app.tell_if_not(pane.mark(), "nothing to mark or fold here")
 
 

@@ -16,6 +16,8 @@ from console.tui.state import State, themes_dir
 if TYPE_CHECKING:
     from console.config import Alerts
     from console.tui.app import Judge
+    from console.tui.playback import Playback
+    from console.tui.recording import MakeRecorder
     from console.tui.theme import Themes
 
 LEAVE_WITHIN = 1.8
@@ -34,6 +36,8 @@ def run(
     mouse: bool = False,
     judge: Judge | None = None,
     host: str | None = None,
+    make_recorder: MakeRecorder | None = None,
+    playback: Playback | None = None,
     alerts: Alerts | None = None,
 ) -> int:
     """Show the console until the operator quits; the exit code. Ask `terminal.capable()` first.
@@ -64,8 +68,10 @@ def run(
         read_only=read_only,
         judge=judge,
         host=host,
-        desk=LateDesk(session, state.folder),
-        doors=LateLoads(session, state.folder),
+        desk=LateDesk(session, state.folder) if playback is None else None,
+        doors=LateLoads(session, state.folder) if playback is None else None,
+        make_recorder=make_recorder,
+        playback=playback,
         alerts=alerts,
     )
     app.leaving = lambda code: guard.end_within(LEAVE_WITHIN, code)

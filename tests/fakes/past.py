@@ -15,6 +15,8 @@ from tests.fakes.boxes import Box, drawn_box
 from tests.fakes.drawn import MONO, NOW
 from tests.fakes.session import readings_of
 
+Second = tuple[Snapshot, tuple[LogLine, ...]]
+"""What was shown, and the log lines since the second before."""
 SECRET = "--http-restricted-api=statistics:admin=hunter2hunter2"
 
 
@@ -72,7 +74,7 @@ class Counters:
         )
 
 
-def seconds(count: int, seed: int = 1, *, box: Box | None = None) -> Iterator[tuple[Snapshot, tuple[LogLine, ...]]]:
+def seconds(count: int, seed: int = 1, *, box: Box | None = None) -> Iterator[Second]:
     """`count` snapshots a second apart, each with the log lines since the one before."""
     rng = random.Random(seed)
     store, tracker, counters = Store(), StatsTracker(), Counters(rng)

@@ -213,6 +213,7 @@ def test_a_damaged_minute_is_passed_over(tmp_path: Path, whole: list[Second]) ->
     player.seek(player.minutes[2].wall + 10)
     assert player.gap is not None
     assert player.snapshot.wall < player.minutes[2].wall
+    assert player.snapshot.events == whole[player.snapshot.seq - 1][0].events, "all that was known then"
     assert player.faults
     player.close()
 

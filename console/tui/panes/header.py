@@ -42,6 +42,13 @@ class Status:
     """Whose load runs and how far it is, and its short form: `LOAD 13 ranking 0:42 of 2:00 ctrl+x`; "" = none runs."""
     alerts: tuple[str, str] = ("", "")
     """How many alerts stand, and its short form: `ALERT 2 silent`, `A2s`; "" = none does."""
+    recording: str = ""
+    """`REC 1h04 38 MiB`; "" while nothing is written to files."""
+    records: bool = False
+    """Whether this session can be recorded."""
+    replay: str = ""
+    """`REPLAY ▸ 10x`, with the gap that the position is in; "" in a console over a box."""
+    replay_short: str = ""
     acting: str = ""
     """What is being changed, how far it is and by whom: `SWAP lm 4/6, 0:29, by ops`; "" while nothing is."""
 
@@ -70,6 +77,12 @@ def _starts(view: View, status: Status) -> Iterator[Line]:
     gap = "  " if status.details or serving.word == "DOWN" else "   "
     rest = _paused(view, status) or _state(view, status)
     short = _paused(view, status) or (*(_acting(status) or _word(view, serving)), *_load(status, 1))
+    recorded: Line = ((status.recording, "paused"), ("   ", "")) if status.recording else ()
+    if recorded and status.paused_wall is None:
+        rest, short = (*rest, ("   ", ""), *recorded[:1]), (*recorded, *short)
+    if status.replay:
+        yield from _replayed(view, status, rest, short)
+        return
     if view.simulated is not None:
         long, brief = (
             f"gpuconsole  SIMULATED BOX{more}   scene {view.simulated}   {clock}"
@@ -77,6 +90,7 @@ def _starts(view: View, status: Status) -> Iterator[Line]:
         )
         yield ((long, ""), (gap, ""), *rest)
         yield ((long, ""), (gap, ""), *short)
+        yield ((brief, ""), (gap, ""), *short)
         if status.paused_wall is not None:
             yield ((brief, ""), (gap, ""), *short[:1])
         yield ((long, ""),)
@@ -89,11 +103,26 @@ def _starts(view: View, status: Status) -> Iterator[Line]:
     yield ((f"{host}{clock}{gap}", "header"), *short)
 
 
+def _replayed(view: View, status: Status, rest: Line, short: Line) -> Iterator[Line]:
+    """Of a replay: the recorded time with its date, and how it goes."""
+    when = f"{units.moment(view.wall, utc=view.utc)} {units.zone(view.wall, utc=view.utc)}"
+    host = status.host if view.simulated is None else f"SIMULATED {view.simulated}"
+    head: Line = ((f"gpuconsole  {host}  {when}  ", "header"),)
+    clock: Line = ((f"{host}  {view.clock(view.wall)}  ", "header"),)
+    long, brief = ((status.replay, "paused"), ("   ", "")), ((status.replay_short, "paused"), ("   ", ""))
+    yield (*head, *long, *rest)
+    yield (*head, *long, *short)
+    yield (*head, *brief, *short)
+    yield (*clock, *brief, *short)
+
+
 def _ends(view: View, status: Status) -> Iterator[Line]:
     """The right part, from the widest form to the narrowest."""
     told = (*_alerts(status, 0), *counts_line(view.snapshot))
     cost = "self" if status.cpu_pct is None else f"self {status.cpu_pct:.1f} %"
     memory = "" if status.memory is None else f" {status.memory / units.MIB:.0f} MiB"
+    if status.records and not status.recording and not status.details:
+        yield (*told, (" list", "dim"), ("    REC –", "dim"), (f"    {cost}{memory}", "dim"))
     yield (*told, (" list", "dim"), (f"   {cost}{memory}", "dim"))
     yield (*told, (f"   {cost}", "dim"))
     yield told
@@ -208,7 +237,11 @@ def _compact(view: View, status: Status, width: int) -> Line:
     zone = units.zone(view.wall, utc=view.utc).removeprefix("UTC")
     offset = f"{zone[0]}{zone[1:].split(':')[0]:0>2}" if zone else "Z"
     cost: Line = ((f"  {status.cpu_pct:.1f} %", "dim"),) if status.cpu_pct is not None else ()
-    start: Line = ((f"{host} {view.clock(view.wall)}{offset} ", "header"), *_compact_state(view, status))
+    beside: Line = ((f"{status.replay_short} ", "paused"),) if status.replay else ()
+    if status.recording:
+        beside = (("REC ", "paused"),)
+    state = _compact_state(view, status)[: 1 if status.replay else None]
+    start: Line = ((f"{host} {view.clock(view.wall)}{offset} ", "header"), *beside, *state)
     counted = (*_alerts(status, 1), *counts_line(view.snapshot))
     for end in ((*counted, *cost), counted):
         if line_width(start) + 1 + line_width(end) <= width:

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from console.core.model import Snapshot, Verdict
+from console.core.model import Proposal, Snapshot, Verdict
 from console.tui import commands
 from console.tui.panes.base import Pane, View
 from console.tui.panes.header import Status, check_counts, footer_line, header_line, tab_line
@@ -27,7 +27,26 @@ from console.tui.widgets.spans import SpanCompositor
 if TYPE_CHECKING:
     from console.tui.app import ConsoleApp
 
+REPLAY_FOOTER: tuple[str | tuple[str, str], ...] = (
+    ("mark", "play/hold"),
+    ("replay.faster", "- speed"),
+    ("replay.step", "( step"),
+    ("timeline.event_before", "] event"),
+    ("timeline.goto", "go to"),
+    ("timeline.left", "→ cursor"),
+    ("sort.left", "> span"),
+    ("go.timeline", "Timeline jumps"),
+    "why",
+    "log",
+    "filter",
+    "palette",
+    "help",
+    "back",
+)
+"""Of every screen in a replay, as far as it is the screen's own."""
 MIN_WIDTH, MIN_HEIGHT = 60, 15
+TUNED = "batching.set"
+"""The action that Tune is the form of."""
 ROOMY_FROM = 30
 """Rows from which a screen may have more than one footer line."""
 COMPACT_BELOW = 100
@@ -124,6 +143,12 @@ class BoxScreen(Screen[None]):
     def verdict(self) -> Verdict | None:
         """The verdict under the cursor; None where this screen shows none."""
         return None
+
+    def proposal(self) -> Proposal | None:
+        """What of the verdict's proposals Tune would do: the first; None where there is none."""
+        verdict = self.verdict()
+        found = verdict.proposals if verdict is not None else ()
+        return next((one for one in found if one.action == TUNED), None)
 
     def undo(self) -> None:
         """`u`: plan to take back the change under the cursor, else my newest one."""
@@ -258,12 +283,17 @@ class BoxScreen(Screen[None]):
 
     def footer(self) -> Sequence[tuple[str, str, int]]:
         """(keys, word, rank) of the commands that work here."""
+        return [*self._screens(), *self._parts(self.FOOTER)]
+
+    @staticmethod
+    def _screens() -> list[tuple[str, str, int]]:
         digits = "".join(entry.digit for entry in SCREENS)
-        parts = [(_digits(digits), "screens", 0)] if len(digits) > 1 else []
-        return [*parts, *self._parts(self.FOOTER)]
+        return [(_digits(digits), "screens", 0)] if len(digits) > 1 else []
 
     def _footers(self, width: int) -> list[Line]:
         """The footer's lines; keys that change the box are grey while nothing can be changed."""
+        if self.app_.playback is not None:
+            return [footer_line([*self._screens(), *self._parts(REPLAY_FOOTER)], width)]
         grey = self._grey()
         if self._footer_lines(self.size) == 1:
             return [footer_line(self.footer(), width, grey)]

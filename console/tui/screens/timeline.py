@@ -147,7 +147,12 @@ class TimelineScreen(BoxScreen):
         return True
 
     def go_to_time(self, text: str) -> None:
-        """`@`: a time of day; says why where that is none, or lies outside the span."""
+        """`@`: a time of day; says why where that is none, or lies outside the span. In a replay it is jumped to."""
+        playback = self.app_.playback
+        if playback is not None:
+            why = playback.go(text, utc=self.app_.utc)
+            self._jumped(why)
+            return
         view = self.charts.view
         if view is None:
             return
@@ -158,6 +163,20 @@ class TimelineScreen(BoxScreen):
             self.app_.tell("that time is outside the charts: > shows a longer span, at most an hour is kept")
         else:
             self.cursor_moved()
+
+    def jump_to_event(self, *, forward: bool) -> None:
+        """`[` `]` in a replay: recorded time goes to the event before or the next one, wherever it lies."""
+        playback = self.app_.playback
+        if playback is not None:
+            found = playback.to_event(forward=forward)
+            self._jumped("" if found else f"the recording has no event {'after' if forward else 'before'} this")
+
+    def _jumped(self, why: str) -> None:
+        self.charts.go_live()
+        self.app_.refresh_now()
+        self.cursor_moved()
+        if why:
+            self.app_.tell(why)
 
     def open_chosen(self) -> None:
         """`enter` on an event: the cursor goes there; on a change of ours: its record, with the plan."""
@@ -212,8 +231,12 @@ class AskTime(ModalScreen[str]):
     AskTime Input:focus { border: none; }
     """
 
+    def __init__(self, *, in_replay: bool = False) -> None:
+        super().__init__()
+        self._more = ", a date and time, or words of an event" if in_replay else ""
+
     def compose(self) -> ComposeResult:
-        field = Input(placeholder="go to a time of day, such as 14:01 or 14:01:58; esc goes back")
+        field = Input(placeholder=f"go to a time of day, such as 14:01 or 14:01:58{self._more}; esc goes back")
         field.cursor_blink = False
         yield field
 
@@ -261,20 +284,26 @@ class CursorRight(_OnTimeline):
 
 
 class EventBefore(_OnTimeline):
-    """The cursor to the event before."""
+    """The cursor to the event before; in a replay time goes there."""
 
     ID, KEYS, LABEL = "timeline.event_before", ("left_square_bracket", "left_curly_bracket"), "event before"
 
     def on_timeline(self, screen: TimelineScreen, app: ConsoleApp) -> None:
+        if app.playback is not None:
+            screen.jump_to_event(forward=False)
+            return
         app.tell_if_not(screen.go_to_event(-1), "no event before this in the charts")
 
 
 class EventNext(_OnTimeline):
-    """The cursor to the next event."""
+    """The cursor to the next event; in a replay time goes there."""
 
     ID, KEYS, LABEL = "timeline.event_next", ("right_square_bracket", "right_curly_bracket"), "next event"
 
     def on_timeline(self, screen: TimelineScreen, app: ConsoleApp) -> None:
+        if app.playback is not None:
+            screen.jump_to_event(forward=True)
+            return
         app.tell_if_not(screen.go_to_event(1), "no later event in the charts")
 
 
@@ -291,9 +320,10 @@ class Compare(_OnTimeline):
 
 
 class GoToTime(_OnTimeline):
-    """Go to a time of day."""
+    """Go to a time of day; in a replay also to a date, or to the next event with some words."""
 
     ID, KEYS, LABEL = "timeline.goto", ("at",), "go to time"
 
     def on_timeline(self, screen: TimelineScreen, app: ConsoleApp) -> None:
-        app.push_screen(AskTime(), lambda text: screen.go_to_time(text) if text else None)
+        asking = AskTime(in_replay=app.playback is not None)
+        app.push_screen(asking, lambda text: screen.go_to_time(text) if text else None)
