@@ -198,23 +198,21 @@ class _Side:
         self.asked = asked
         self.statistics = Statistics(address, asked.model, asked.version)
         self.before: Sequence[ModelStats] | None = None
+        self.at = 0.0
+        """When they were read."""
         self.server: Server | None = None
         self.unknown = ""
 
-    def quiet(self) -> None:
-        """Keep the statistics when what the warm-up asked is counted."""
-        last: list[tuple[str, int]] = []
-
-        def same(found: Sequence[ModelStats]) -> bool:
-            counts = [(one.version, one.success_count) for one in found]
-            was = last.copy()
-            last[:] = counts
-            return was == counts
-
+    def read(self) -> bool:
+        """Keep the statistics as they are now; whether no request was counted since the last time."""
+        old = self.before
         try:
-            self.before = self.statistics.settled(same)
+            self.before = self.statistics.read()
         except SourceError:
             self.before = None
+            return True
+        self.at = time.monotonic()
+        return old is not None and _counts(old) == _counts(self.before)
 
     def anew(self, found: Sequence[ModelStats]) -> bool:
         """Whether the model was loaded anew since then; `found` are of all models."""
@@ -238,7 +236,8 @@ class _Side:
             return verdict.served(before, found).requests >= done
 
         try:
-            self.server = verdict.served(before, self.statistics.settled(counted))
+            served = verdict.served(before, self.statistics.settled(counted))
+            self.server = replace(served, span=time.monotonic() - self.at)
         except SourceError as error:
             self.unknown = error.message
         except verdict.ResetError:
@@ -258,6 +257,10 @@ class _Side:
         asked = self.asked
         return Model(asked.model, asked.version, asked.share, asked.inputs.text, asked.answers, settings(asked.config),
                      self.server, self.unknown)  # fmt: skip
+
+
+def _counts(stats: Sequence[ModelStats]) -> list[tuple[str, int]]:
+    return [(one.version, one.success_count) for one in stats]
 
 
 class Measuring:
@@ -324,8 +327,7 @@ class Measuring:
                 case Broken():
                     raise WrongInput(f"{self._plan.address.where} cannot be loaded: {message.text}")
                 case Warmed():
-                    for side in sides:
-                        side.quiet()
+                    self._quiet(sides)
                     self._warmed = message.answered
                     if (look := self._look(self._all(sides), self._warmed)) is not None:
                         self._watched.begin(look)
@@ -340,6 +342,15 @@ class Measuring:
                     self._cards.end()
                     return message
         raise AssertionError("messages() ends by an exception only")
+
+    def _quiet(self, sides: Sequence[_Side]) -> None:
+        """Keep the statistics of all when what the warm-up asked is counted, or others never leave them quiet."""
+        deadline = time.monotonic() + SETTLED_WITHIN_S
+        while True:
+            quiet = [side.read() for side in sides]  # each, also after one that is not
+            if all(quiet) or time.monotonic() >= deadline:
+                return
+            time.sleep(LOOK_S)
 
     def _watch(self, sender: Sender, found: Sequence[ModelStats] | None, sides: Sequence[_Side]) -> None:
         """A model that was loaded anew under way makes the run worthless: it ends there."""

@@ -149,6 +149,8 @@ class Server(Struct, frozen=True):
     batch: float | None = None
     """Mean, of executions."""
     executions: int = 0
+    span: float = 0.0
+    """Seconds over which it counted; 0 = as the client's."""
 
 
 class Traffic(Struct, frozen=True):

@@ -54,7 +54,8 @@ def progress_line(plan: Plan, at: Progress, live: Sequence[Live] = ()) -> str:
     late = f"   late {at.late}" if at.late else ""
     errors = f"   errors {at.errors}" if at.errors else ""
     theirs = [one.during for one in live if one.ours and one.during is not None and one.during.rate]
-    others = "".join(f"   others {units.rate(t.rate)}/s, mean {units.millis(t.mean_ms)}" for t in theirs)
+    mean = f", mean {units.millis(theirs[0].mean_ms)}" if len(theirs) == 1 else ""
+    others = f"   others {units.rate(sum(one.rate for one in theirs))}/s{mean}" if theirs else ""
     return (
         f"  {when}   {units.rate(at.rate)}/s   p50 {units.millis(at.p50)}   p99 {units.millis(at.p99)} ms   "
         f"in flight {at.in_flight}{late}{waiting}{errors}{others}"

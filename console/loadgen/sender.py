@@ -80,6 +80,8 @@ class Sender:
         self._over = ""
         """Why no more is sent; "" while it goes on."""
         self._go = False
+        self._measured = False
+        """The measured part has begun."""
         self._open_loop = order.load.loop == "open"
         self._sending = False
         self._wanted = 0
@@ -105,7 +107,7 @@ class Sender:
         while not self._go and not self._over:
             self._turn(LONGEST_WAIT_S)
             self._look_after(time.monotonic_ns())
-        wall = time.time()
+        wall, self._measured = time.time(), True
         tally = self._part(self._order.load)
         enough = bool(self._order.load.count) and not self._left
         ended = self._over or ("count" if enough else "duration")
@@ -358,7 +360,7 @@ class Sender:
             return
         cut = tally.cut(now)
         if cut is not None:
-            at = cut.at if self._go else min(0.0, (now - tally.end) / NS)
+            at = cut.at if self._measured else min(0.0, (now - tally.end) / NS)
             self._tell(
                 Progress(at, tally.sent, tally.done, tally.failed, tally.late if self._open_loop else 0, self._active,
                          len(self._waiting), cut.done / cut.span, cut.p50, cut.p99, now / NS,

@@ -204,7 +204,8 @@ def counted(client: Client | Share, server: Server, seconds: float) -> str:
     """As `counts`, of one model over so many seconds."""
     answered = client.done + sum(one.count for kind, one in client.errors.items() if kind == errors.WRONG)
     if more := others(client, server):
-        return f"others asked it too: {units.rate(more / (seconds or 1))}/s, so its means are not ours alone"
+        rate = units.rate(more / (server.span or seconds or 1))
+        return f"others asked it too: {rate}/s, so its means are not ours alone"
     words = f"{server.requests} counted by Triton, {answered} answered 200 here"
     if server.requests > answered:
         return f"{words}: {server.requests - answered} of our failed requests are successes to it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -16,10 +17,12 @@ from msgspec.structs import replace
 
 from console.core.golden import Golden, GoldenOutput
 from console.core.plan import Refused, WrongInput
+from console.loadgen import sender
 from console.loadgen.errors import CLOSED, NEVER_SENT, NOT_HTTP, REFUSED, TIMEOUT, WRONG
 from console.loadgen.launch import Sender, resolve
-from console.loadgen.order import Asked, Broken, Ended, Order, Progress, Warmed, encoder, request
+from console.loadgen.order import GO, Asked, Broken, Ended, Order, Progress, Warmed, encoder, messages, request
 from console.loadgen.schedule import make, warm_up
+from console.loadgen.tally import Tally
 from tests.loadgen.server import Server, serving
 
 
@@ -134,6 +137,19 @@ def test_several_models_get_their_shares_and_have_their_figures(server: Server) 
         sent = server.got[before:]
         assert [sent.count(body) for body in (b"a", b"b", b"c")] == [50, 30, 20]
         assert sent[:10].count(b"a") == 5
+
+
+def test_progress_is_of_the_warm_up_until_the_measured_part_begins() -> None:
+    """Also where `go` was heard in the same turn."""
+    (inbox, _), (outbox, told) = os.pipe(), os.pipe()
+    made = sender.Sender(order(1, "open", "50", 0.3, warm=0.3), inbox, told, GO)
+    made._hear(b"")
+    now = time.monotonic_ns()
+    made._tally = Tally(now - 2_000_000_000, now - 1_000_000_000)
+    made._look_after(now)
+    message = messages.decode(os.read(outbox, 4096))
+    assert isinstance(message, Progress)
+    assert message.at == 0.0
 
 
 def test_bodies_go_round(server: Server) -> None:
