@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from console.bundle.past import Past, Seen
-from console.checks.errors import diagnose
+from console.checks.errors import Diagnosis, diagnose, rules
 from console.core import units
 from console.core.finding import Report
 from console.core.log_models import owner, together
@@ -20,8 +20,10 @@ from console.core.text import one_line
 
 AROUND = 5.0
 """Seconds around an event in which lines of the log belong to it."""
-ASKED = 30.0
-"""Seconds after a change in which an end of the container is what that change asked for."""
+NEAR = 30.0
+"""Seconds around an end of the container in which signals and kills belong to it."""
+ASKED = 2.0
+"""Seconds after the end of a change up to which an end of the container is that change's doing."""
 BEFORE = 900.0
 """Seconds before a cause in which changes are worth telling."""
 RISE, LEAST_RISE = 0.15, 256 << 20
@@ -56,6 +58,8 @@ class Grounds(Struct, frozen=True):
     kernel_read: bool = False
     """Whether the kernel's log could be read: only then does its silence tell anything."""
     served: tuple[str, ...] = ()
+    changes: tuple[tuple[float, float, str], ...] = ()
+    """What was changed through gpuconsole: from when to when, and its title."""
     utc: bool = False
 
 
@@ -91,20 +95,22 @@ def _of_event(event: Event, grounds: Grounds) -> Suspect | None:
 
 def _of_end(event: Event, grounds: Grounds) -> Suspect | None:
     events = grounds.past.events
-    asked = [
-        one
+    asked = [title for begin, end, title in grounds.changes if begin <= event.wall <= end + ASKED]
+    # another user's audit cannot be read: his changes are events alone, dated by their end
+    asked += [
+        one.text
         for one in events
-        if one.kind.startswith(("act.container", "act.unit", "act.model.swap")) and abs(one.wall - event.wall) <= ASKED
+        if one.kind.startswith(("act.container", "act.unit")) and -ASKED <= one.wall - event.wall <= NEAR
     ]
     if asked:
-        return Suspect(6, event.wall, "note", f"{event.text}, as a change asked for", "likely", (asked[0].text,))
+        return Suspect(6, event.wall, "note", f"{event.text}, as a change asked for", "likely", (asked[0],))
     evidence = [*event.detail]
     signals = [one for one in events if one.kind in ("container.kill", "container.stop", "server.stop")]
-    near = [one for one in signals if -ASKED <= one.wall - event.wall <= 2.0]
+    near = [one for one in signals if -NEAR <= one.wall - event.wall <= 2.0]
     evidence += [f"{units.clock(one.wall, utc=grounds.utc)} {one.text} {one.origin}" for one in near[:3]]
     if near:
         evidence.append("no change of gpuconsole asked for it: somebody, or a program, did by other means")
-    killed = [one for one in events if one.kind in _KERNEL and abs(one.wall - event.wall) <= ASKED]
+    killed = [one for one in events if one.kind in _KERNEL and abs(one.wall - event.wall) <= NEAR]
     if killed:
         evidence.append(f"the kernel told of it: {killed[0].text}")
     elif "exit 137" in event.text:
@@ -121,16 +127,23 @@ def _of_end(event: Event, grounds: Grounds) -> Suspect | None:
 def _of_model(event: Event, grounds: Grounds) -> Suspect:
     reason = " ".join(event.detail)
     text = "\n".join([*(line.text for line in _lines_of(event, grounds)), reason])
-    found = diagnose(text)
-    title = f"{event.text}: {found[0].title}" if found else event.text
+    found = [one for one in diagnose(text) if not _is_general(one)]
+    words = found[0].title if found else one_line(reason.partition(" ⏎ ")[0], 160)
+    title = f"{event.text}: {words}" if words else event.text
     evidence = [f"the server's words: {one_line(reason, 300)}"] if reason else []
-    if found and found[0].evidence and found[0].evidence[0].text not in reason:
-        evidence.append(f"the log: {one_line(found[0].evidence[0].text, 300)}")
+    said = found[0].evidence[0].text if found and found[0].evidence else ""
+    if said and reason[:60] not in said and said not in reason:
+        evidence.append(f"the log: {one_line(said, 300)}")
     if found:
-        evidence.append(
-            f"{found[0].why} `gpuconsole explain {found[0].checks[0]}`" if found[0].checks else found[0].why
-        )
+        more = f" `gpuconsole explain {found[0].checks[0]}`" if found[0].checks else ""
+        evidence.append(f"{found[0].why}{more}")
     return Suspect(2, event.wall, event.sign, title, "sure" if found or reason else "likely", tuple(evidence))
+
+
+def _is_general(one: Diagnosis) -> bool:
+    """True for what says no more than that it failed."""
+    rule = rules().get(one.rule)
+    return rule is not None and rule.generic
 
 
 def _lines_of(event: Event, grounds: Grounds) -> Sequence[LogLine]:
@@ -161,10 +174,10 @@ def _of_verdicts(grounds: Grounds) -> list[Suspect]:
 def _is_told(seen: Seen, events: Sequence[Event]) -> bool:
     """Whether an event tells the same of the same model: that a version does not load is one thing."""
     model = seen.verdict.model
-    return model is not None and any(
-        event.kind in _MODELS and event.model == model and abs(event.wall - seen.first) <= 2 * AROUND
-        for event in events
-    )
+    near = [event for event in events if abs(event.wall - seen.first) <= 2 * AROUND]
+    if model is None and seen.verdict.subject in ("container", "server"):
+        return any(event.kind in _ENDS for event in near)
+    return model is not None and any(event.kind in _MODELS and event.model == model for event in near)
 
 
 def _of_report(grounds: Grounds) -> list[Suspect]:
@@ -172,7 +185,7 @@ def _of_report(grounds: Grounds) -> list[Suspect]:
     if report is None:
         return []
     return [
-        Suspect(3 if one.sign == "fail" else 6, None, one.sign, one.title, one.trust, tuple(one.signs[:3]))
+        Suspect(4 if one.sign == "fail" else 6, None, one.sign, one.title, one.trust, tuple(one.signs[:3]))
         for one in report.causes
         if one.sign in ("fail", "warn")
     ]

@@ -16,10 +16,12 @@ from console import __version__
 from console.actions import audit
 from console.actions.box import Box
 from console.bundle import past as pasts
+from console.bundle import recorded
 from console.bundle.parts import FILE_LIMIT, Parts
 from console.bundle.past import Past
 from console.clients import journal, plain_files, podman_stream
 from console.clients.podman import Podman
+from console.clients.recording import Frame, Segment
 from console.config import SECRET, Settings
 from console.core import kernel_faults, units
 from console.core.act_events import event_from_audit
@@ -105,12 +107,26 @@ def collect(parts: Parts, box: Box, given: Given, time_range: Range, recordings:
     """Fill `parts`; nothing is changed anywhere, and no part that is missing is an error."""
     snapshot = given.snapshot
     container = _container(parts, box, snapshot)
+    frames = _frames(parts, recordings, time_range)
+    try:
+        past = pasts.read(frames, time_range.begin, time_range.end, snapshot)
+        told = _collect(parts, box, given, time_range, past, container)
+        recorded.add(parts, frames, snapshot)  # last: it is read once, and all secrets are to be known by then
+    finally:
+        pasts.close(frames)
+    return told
+
+
+def _collect(
+    parts: Parts, box: Box, given: Given, time_range: Range, past: Past, container: ContainerState | None
+) -> Told:
+    snapshot = given.snapshot
     lines = _log(parts, box, container, time_range)
     _unit(parts, box, container, time_range)
     kernel_read = _kernel(parts, time_range) if box.spec.simulated is None else False
     if box.spec.simulated is not None:
         parts.lacks("kernel.log", "the simulated box has no kernel of its own")
-    _configs(parts, box, snapshot)
+    _configs(parts, snapshot, past)
     changes = _changes(parts, box.state, time_range)
     _loads(parts, box.state, time_range)
     parts.json("checks.json", given.report) if given.report is not None else parts.lacks(
@@ -122,10 +138,12 @@ def collect(parts: Parts, box: Box, given: Given, time_range: Range, recordings:
         parts.json("facts.json", given.facts, by_names=False)  # whoever collected them masked them by their names
     parts.json("snapshot.json", msgspec.json.decode(given.snapshot_json))
     parts.text("settings.txt", "".join(f"{key} = {value}   ({origin})\n" for key, value, origin in given.settings))
-    parts.json("versions.json", versions(snapshot))
-    told = _past(parts, recordings, time_range, snapshot, changes)
-    if not lines and told.lines:
-        lines = told.lines
+    parts.json("versions.json", versions(snapshot, past))
+    for why in past.unread[:5]:
+        parts.lacks("a minute of the recording", why)
+    told = msgspec.structs.replace(past, events=tuple(_with_changes(past.events, changes)))
+    if not lines and past.lines:
+        lines = past.lines
         text = "".join(f"{units.moment(one.wall)} {one.level or ' '} {one.origin or ''} {one.text}\n" for one in lines)
         parts.text("container/log-recorded.txt", text, tail=True)
     parts.lines("events.jsonl", list(told.events))
@@ -226,9 +244,10 @@ def _kernel_lines() -> list[tuple[float, str]]:
 # --------------------------------------------------------------------------------------------------------------- models
 
 
-def _configs(parts: Parts, box: Box, snapshot: Snapshot) -> None:
-    """Configurations as served (less the secrets in them) and as they lie on disk."""
-    served = snapshot.configs.value
+def _configs(parts: Parts, snapshot: Snapshot, past: Past) -> None:
+    """Configurations as served (less the secrets in them; where nothing serves now, those recorded last), and as they
+    lie on disk."""
+    served = snapshot.configs.value or past.configs
     if served is None:
         error = snapshot.configs.error
         parts.lacks("models/*/served.json", error.message if error is not None else "not read")
@@ -283,33 +302,23 @@ def _loads(parts: Parts, state: Path, time_range: Range) -> None:
             parts.lines("loads.jsonl", list(runs))
 
 
-def _past(parts: Parts, place: Path, time_range: Range, snapshot: Snapshot, changes: Sequence[audit.Change]) -> Past:
-    """What the time tells, and the recording of it among the parts; without one the snapshot of now is recorded, so
-    that the bundle opens in `replay` all the same."""
-    from console.bundle import recorded
-
-    frames: list[Any] = []
+def _frames(parts: Parts, place: Path, time_range: Range) -> list[tuple[Segment, Frame]]:
+    """The minutes that were recorded of the time."""
+    what = "the seconds before now"
     where = pasts.place_of(place)
     if where is None:
-        parts.lacks("the seconds before now", f"nothing was recorded in {place} (`gpuconsole record` does, always)")
-    else:
-        try:
-            frames, unread = pasts.minutes(where, time_range.begin, time_range.end)
-        except (OSError, pasts.UnreadableError) as error:
-            parts.lacks("the seconds before now", str(error))
-        else:
-            for why in unread:
-                parts.lacks("a file of the recording", why)
-            if not frames:
-                parts.lacks("the seconds before now", "nothing is recorded of that time")
+        parts.lacks(what, f"nothing was recorded in {place} (`gpuconsole record` does, always)")
+        return []
     try:
-        told = pasts.read(frames, time_range.begin, time_range.end, snapshot)
-        recorded.add(parts, frames, snapshot)
-    finally:
-        pasts.close(frames)
-    for why in told.unread[:5]:
-        parts.lacks("a minute of the recording", why)
-    return msgspec.structs.replace(told, events=tuple(_with_changes(told.events, changes)))
+        frames, unread = pasts.minutes(where, time_range.begin, time_range.end)
+    except (OSError, pasts.UnreadableError) as error:
+        parts.lacks(what, str(error))
+        return []
+    for why in unread:
+        parts.lacks("a file of the recording", why)
+    if not frames:
+        parts.lacks(what, "nothing is recorded of that time")
+    return frames
 
 
 def _with_changes(events: Sequence[Event], changes: Sequence[audit.Change]) -> list[Event]:
@@ -326,7 +335,7 @@ def _with_changes(events: Sequence[Event], changes: Sequence[audit.Change]) -> l
 # ------------------------------------------------------------------------------------------------------------- versions
 
 
-def versions(snapshot: Snapshot) -> dict[str, Any]:
+def versions(snapshot: Snapshot, past: Past) -> dict[str, Any]:
     """What runs here, by name; None = not known."""
     gpu, server, podman, host = (
         snapshot.gpu.value,
@@ -344,7 +353,7 @@ def versions(snapshot: Snapshot) -> dict[str, Any]:
         "gpus": [one.name for one in gpu.gpus] if gpu is not None else None,
         "driver": gpu.driver if gpu is not None else None,
         "cuda of the driver": gpu.cuda if gpu is not None else None,
-        "triton": server.version if server is not None else None,
+        "triton": (server.version if server is not None else None) or past.triton,
         "podman": podman.api_version if podman is not None else None,
         "image": container.image if container is not None else None,
         "image id": container.image_id if container is not None else None,

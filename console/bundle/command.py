@@ -84,11 +84,15 @@ def make(box: Box, given: Given, wanted: Order, recordings: Path) -> Made:
     parts = Parts(redactor)
     told = collect(parts, box, given, time_range, recordings)
     served = tuple({row.name for row in given.snapshot.models})
-    grounds = Grounds(told.past, told.lines, given.report, told.kernel_read, served, wanted.utc)
+    changes = tuple(
+        (one.record.wall, one.outcome.wall if one.outcome is not None else now, one.record.title)
+        for one in told.changes
+    )
+    grounds = Grounds(told.past, told.lines, given.report, told.kernel_read, served, changes, wanted.utc)
     page = Page(
         given.snapshot,
         grounds,
-        versions(given.snapshot),
+        versions(given.snapshot, told.past),
         parts.missing,
         time_range.begin,
         time_range.end,

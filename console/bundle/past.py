@@ -1,4 +1,4 @@
-"""What recordings tell of a stretch of time: events, verdicts with their first moment, figures by minute, log lines."""
+"""What recordings tell of a stretch of time: events, verdicts with their first moment, figures, log lines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from console.clients.recording import Frame, Segment, UnreadableError, segments
-from console.core.model import Event, LogLine, Snapshot, Verdict
+from console.core.model import Event, LogLine, Snapshot, TritonConfigs, Verdict
 from console.core.recorded import DamagedError, Moment, Reader
 
 WHOLE = 3700.0
 """Seconds up to which every second is read; of a longer time one moment a minute."""
 MINUTE = 60.0
 MOST_LINES = 20_000
+STEPS, LEAST_STEP = 40, 5.0
+"""Figures of a time, and the least seconds between two."""
 
 
 class Seen(Struct, frozen=True):
@@ -62,6 +64,10 @@ class Past(Struct, frozen=True):
     unread: tuple[str, ...] = ()
     lines: tuple[LogLine, ...] = ()
     """Of the server's log, as far as it was recorded."""
+    configs: TritonConfigs | None = None
+    """The newest that was read; a server that is down now has none to tell."""
+    triton: str | None = None
+    """The server's version, told likewise."""
 
 
 def minutes(place: Path, begin: float, end: float) -> tuple[list[tuple[Segment, Frame]], tuple[str, ...]]:
@@ -108,6 +114,8 @@ def read(frames: Sequence[tuple[Segment, Frame]], begin: float, end: float, now:
         ("second" if whole else "minute") if recorded else "",
         tuple(unread),
         tuple(lines[-MOST_LINES:]),
+        story.configs,
+        story.triton,
     )
 
 
@@ -133,10 +141,15 @@ class _Story:
         self._begin, self._end = begin, end
         self._seen: dict[tuple[str, str, str], Seen] = {}
         self._events: dict[tuple[str, str, int], Event] = {}
-        self._first = True
+        self._step = min(MINUTE, max(LEAST_STEP, (end - begin) / STEPS))
         self.figures: list[Figure] = []
+        self.configs: TritonConfigs | None = None
+        self.triton: str | None = None
 
     def add(self, snapshot: Snapshot) -> None:
+        self.configs = snapshot.configs.value or self.configs
+        if snapshot.server.value is not None:
+            self.triton = snapshot.server.value.version or self.triton
         said = set()
         for verdict in snapshot.verdicts:
             key = (verdict.id, verdict.model or "", verdict.version or "")
@@ -152,11 +165,11 @@ class _Story:
         for event in snapshot.events:
             if self._begin <= event.wall <= self._end + MINUTE:
                 self._events[event.kind, event.text, round(event.wall)] = event
-        if not self.figures or snapshot.wall - self.figures[-1].wall >= MINUTE - 1 or self._tells(snapshot):
+        if not self.figures or snapshot.wall - self.figures[-1].wall >= self._step - 1 or self._tells(snapshot):
             self.figures.append(_figure(snapshot))
 
     def _tells(self, snapshot: Snapshot) -> bool:
-        """Whether the serving word changed: that moment is kept beside one a minute."""
+        """Whether the serving word changed: that moment is kept beside those of the step."""
         last = self.figures[-1]
         return (last.serving, last.ready) != (snapshot.serving.word, snapshot.serving.ready)
 

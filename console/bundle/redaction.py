@@ -53,8 +53,9 @@ _TOLD = re.compile(
     r"(?P<head>\b(?i:password|passphrase|passwd|token|secret|api key)\s{1,4}(?i:is|was|set to)[:\s]{1,4}[\"']?)"
     r"(?P<value>(?=[^\s\"']{0,200}[0-9])[^\s\"']{4,500})"
 )
-_ITEM = re.compile(rf"(?m)^(?P<head>[ \t]*-[ \t]+[\"']?)(?P<name>{_NAME})=(?P<value>[^\n\"']+)")
-_QUOTED = re.compile(r"(?P<head>\")(?P<name>[A-Za-z_][A-Za-z0-9_]{0,80})=(?P<value>[^\"\n\\]+)(?=\")")
+_ITEM = re.compile(r"(?m)^(?P<head>[ \t]*-[ \t]+[\"']?)(?P<name>[A-Z_][A-Z0-9_]{0,80})=(?P<value>[^\n\"']+)")
+_QUOTED = re.compile(r"(?P<head>\")(?P<name>[A-Z_][A-Z0-9_]{0,80})=(?P<value>[^\"\n\\]+)(?=\")")
+"""Variables as CDI specs list them; in small letters such pairs are settings, as `nofile=20000`."""
 _HOME = re.compile(r"(?P<head>/(?:home|Users|var/home)/)(?P<value>[^/\s\"':,;)\]}]{1,64})")
 
 _FORMS: tuple[tuple[str, re.Pattern[str], str], ...] = (
@@ -70,6 +71,11 @@ _FORMS: tuple[tuple[str, re.Pattern[str], str], ...] = (
 _BEFORE = re.compile(
     rf"(?P<name>{_NAME})[\"']?\s{{0,8}}(?:[=:]|\s)\s{{0,8}}(?:(?i:bearer|basic)\s{{1,4}})?[\"']?$", re.ASCII
 )
+_CUT = re.compile(r"(?P<run>[^\s…]{1,2000})…")
+_BEGUN = re.compile(r"(?<![A-Za-z0-9_-])(?:gh[opsur]_|github_pat_|glpat-|hf_|nvapi-|xox[abeoprs]-|eyJ)[\w.-]{0,2000}$")
+LEAST_LEFT = 4
+"""Characters of a secret's beginning that are masked before the `…` of a cut."""
+_KEY = re.compile(r"key\s{0,8}:\s{0,8}\"([^\"\n]{1,100})\"")
 _SPLIT = re.compile(r"[\s;,\"']+")
 _NO_SECRET_KEYS = frozenset({"key", "keys", "sandboxkey", "next_key"})
 _HARMLESS = frozenset(
@@ -116,21 +122,22 @@ class Redactor:
 
     # -------------------------------------------------------------------------------------------------- the first look
 
-    def text(self, part: str, text: str, path: str = "") -> str:
-        """A text; `path` says which file of the box it is, as unit files have forms of their own."""
-        text = self._forms(part, text)
+    def text(self, part: str, text: str, path: str = "", place: str = "") -> str:
+        """A text; `path` says which file of the box it is, as unit files have forms of their own. `place` says where in
+        the part it stands, else it is the whole of it."""
+        text = self._forms(part, text, place)
         masked = self._masks.file_text(path, text)
         for number, (was, is_now) in enumerate(zip(text.split("\n"), masked.split("\n"), strict=False), 1):
             if was != is_now:
-                self._learn(part, f"line {number}", was, is_now)
-        return self._paths(part, masked)
+                self._learn(part, place or f"line {number}", was, is_now)
+        return self._paths(part, masked, place)
 
     def json(self, part: str, value: Any) -> Any:
         """Plain JSON data, by the keys under which its texts stand."""
         masked = self._masks.json(_below_names(value))
         return self._walk(part, "", value, masked)
 
-    def strings(self, part: str, value: Any) -> Any:
+    def strings(self, part: str, value: Any, place: str = "") -> Any:
         """The same where keys tell nothing (recordings: patches of structs whose secrets were masked as they were
         read): each text by its form alone."""
         if isinstance(value, str):
@@ -138,14 +145,14 @@ class Redactor:
                 return value
             known = self._strings.get(value)
             if known is None:
-                known = self.text(part, value)
+                known = self.text(part, value, place=place)
                 if len(self._strings) < MOST_STRINGS:
                     self._strings[value] = known
             return known
         if isinstance(value, Mapping):
-            return {name: self.strings(part, one) for name, one in value.items()}
+            return {name: self.strings(part, one, f"{place}.{name}".lstrip(".")) for name, one in value.items()}
         if isinstance(value, list | tuple):
-            return [self.strings(part, one) for one in value]
+            return [self.strings(part, one, f"{place}[{n}]") for n, one in enumerate(value)]
         return value
 
     def _walk(self, part: str, place: str, was: Any, is_now: Any) -> Any:
@@ -212,6 +219,9 @@ class Redactor:
             before += piece
             named = _BEFORE.search(before[-200:])
             name = (named["name"] if named is not None else "") or key or "login"
+            if name == "string_value":  # a parameter of a model's configuration: its name stands before it
+                keys = _KEY.findall(before)
+                name = keys[-1] if keys else name
             before += MASK
             value = match[number + 1] if match is not None else ""
             if value == MASK:
@@ -264,7 +274,22 @@ class Redactor:
         for what, form, hint in _FORMS[:2]:
             if hint in text:
                 text = form.sub(self._noting(part, what, text, ""), text)
-        return text
+        return _CUT.sub(lambda match: self._cut(part, match), text) if "…" in text else text
+
+    def _cut(self, part: str, match: re.Match[str]) -> str:
+        """What is left of a secret where a long text was cut off in the midst of it."""
+        run = match["run"]
+        begun = _BEGUN.search(run)
+        at = begun.start() if begun is not None else len(run)
+        for word in self._words:
+            for length in range(min(len(word), len(run)), LEAST_LEFT - 1, -1):
+                if run.endswith(word[:length]):
+                    at = min(at, len(run) - length)
+                    break
+        if at == len(run):
+            return match.group()
+        self._note(part, "the beginning of a secret, cut off", "")
+        return f"{run[:at]}{MASK}…"
 
 
 def _name_of(place: str) -> str:

@@ -34,7 +34,7 @@ class Opened:
         for name, data in self.parts.items():
             found += [name.encode(), data]
             if name.endswith(".zst"):
-                found.append(b"".join(zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)))
+                found.append(zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read())
         return b"\n".join(found)
 
 

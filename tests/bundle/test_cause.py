@@ -33,7 +33,7 @@ def test_a_killed_container_stands_before_a_model_that_fails() -> None:
     found = suspects(Grounds(Past(events=told), kernel_read=True))
     assert [(one.title, one.wall) for one in found] == [
         ("container triton ended, exit 137", 200.4),
-        ("rank 3 failed to load", 100.0),
+        ("rank 3 failed to load: Internal: boom", 100.0),
     ]
     evidence = " / ".join(found[0].evidence)
     assert "was sent a signal" in evidence

@@ -122,6 +122,13 @@ def test_known_secrets_of_the_settings() -> None:
     assert redactor.again("y", '{"letmein": 1}') == f'{{"{MASK}": 1}}', "keys too, when the part is written"
 
 
+def test_the_beginning_of_a_secret_where_a_text_was_cut_off() -> None:
+    redactor = Redactor(["letmein-4711-please"])
+    assert redactor.again("x", "store: password of letmein-47… +100") == f"store: password of {MASK}… +100"
+    assert redactor.again("x", '"token glpat-Z… +9"') == f'"token {MASK}… +9"'
+    assert redactor.again("x", "the engine plan file is not compati… +12") == "the engine plan file is not compati… +12"
+
+
 def test_a_login_in_base64() -> None:
     login = base64.b64encode(b"admin:secret").decode()
     assert Redactor().text("x", f"header Basic {login} sent") == f"header Basic {MASK} sent"
