@@ -307,6 +307,7 @@ def _seen_lines(observed: Observed) -> list[str]:
     return [
         f"{observed.model} {observed.version}: {rate} {how}{bursts}; {words(observed.scheduling)}",
         f"  ms by batch   {times}{more}",
+        *(f"  ? {text}" for text in observed.missing),
     ]
 
 

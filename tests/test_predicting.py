@@ -40,11 +40,12 @@ def test_a_prediction_stands_beside_what_is_seen(run: Run, capsys: pytest.Captur
     assert lines[0] == "looking at ranking 2 under its own traffic for 4 s"
     assert "requests/s over 4 s" in lines[1]
     assert "ms by batch   1: " in lines[2]
-    assert "told with delay_us=4000 max_batch_size=16" in lines[3]
-    names = [line.split("  ")[1] for line in lines[4:13]]
+    assert lines[3] == "  ? bursts: Poisson arrivals are assumed"  # four counts tell nothing
+    assert "told with delay_us=4000 max_batch_size=16" in lines[4]
+    names = [line.split("  ")[1] for line in lines[5:14]]
     assert names[:3] == ["mean ms", "p50 ms", "p99 ms"]
-    assert "?" in lines[6].split()  # nobody measured a p99
-    assert " ± " in lines[6]
+    assert "?" in lines[7].split()  # nobody measured a p99
+    assert " ± " in lines[7]
     assert any(line.startswith("  told now: trust ") for line in lines)
     assert "refused/s" not in "".join(lines)
 

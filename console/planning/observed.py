@@ -52,6 +52,8 @@ class Observed(Struct, frozen=True):
     batch: float | None = None
     """Items a run."""
     busy: float | None = None
+    variable: bool = False
+    """An input has no fixed shape: requests of unlike shapes do not share a batch, and each that comes is looked at."""
     unfit: str = ""
     """Why the batcher model does not hold for this model at all; a sentence."""
     caveats: tuple[str, ...] = ()
@@ -79,8 +81,13 @@ def observe(
     whole = window_between(zero, after, 1.0)
     assert whole is not None  # counters are never below 0
     found = observe_window(whole, config, counts)
-    gone = ("rate: one look gives counters since the load only",) if before is None or seconds is None else (
-        "rate: the model was loaded anew within the window",)  # fmt: skip
+    if before is None or seconds is None:
+        gone: tuple[str, ...] = (
+            "rate: one look gives counters since the load only",
+            "instances: all runs since the load are taken as runs of those of now",
+        )
+    else:
+        gone = ("rate: the model was loaded anew within the window",)
     return replace(found, version=after.version, seconds=None, rate=None, busy=None, missing=(*gone, *found.missing))
 
 
@@ -112,6 +119,7 @@ def observe_window(window: Window, config: ModelConfig, counts: Sequence[int] = 
         request_ms=window.request_ms,
         batch=window.mean_batch,
         busy=window.busy_seconds / (window.span * count),
+        variable=any(size < 0 for tensor in config.inputs for size in tensor.shape),
         unfit=unfit(config),
         caveats=_caveats(config, window),
         missing=tuple(missing),

@@ -272,6 +272,8 @@ def _trust(
         )
     if whole["expired"] > 0:
         fair.append("time-outs fire late and unevenly: by how many is rough")
+    if observed.variable and setting.largest > 1:
+        fair.append("its inputs vary in shape: requests of unlike shapes share no batch, which is not modelled")
     unseen = _outside(setting, told, times)
     if times.sizes == 1 and setting.largest > 1 and whole["batch"] > 1.1 * times.smallest:
         poor.append(f"only batches of {times.smallest} were seen: what larger ones take is a guess")

@@ -66,6 +66,7 @@ class Setting:
         self.preferred = tuple(size for size in scheduling.preferred_batch_sizes if size <= scheduling.max_batch_size)
         self.has_policy = scheduling.dynamic_batching and bool(scheduling.max_queue_size or scheduling.queue_timeout_us)
         self.slow = self.has_policy or (batched and bool(self.preferred))
+        self.variable = observed.variable
         seen, self.growth = _seen_for(observed, scheduling.instances)
         self.curve = curve(seen, self.largest * self.items)
 
@@ -73,7 +74,11 @@ class Setting:
         """For the fast engine; `times` are ms by items."""
         held = self.held(times, machine.lost_ms)
         count = self.scheduling.instances
-        return lanes.Lane(stream, self.largest, count, self.delay_ms, 1e3 / rate, held, machine.wins)
+        return lanes.Lane(stream, self.largest, count, self.delay_ms, 1e3 / rate, held, self.joining(machine))
+
+    def joining(self, machine: Machine) -> float:
+        """How often what waits joins a batch at the last moment; always, where each arrival wakes the batcher."""
+        return 1.0 if self.variable else machine.wins
 
     def held(self, times: Sequence[float], lost: float) -> list[float]:
         """ms that a run holds its instance, by the number of requests."""
@@ -235,7 +240,7 @@ def _with_sizes(job: Job, arrivals: Any, stream: int) -> lanes.Told:
     preferred = sorted({max(1, size // setting.items) for size in setting.preferred})
     ahead = Ahead(
         setting.largest, setting.scheduling.instances, setting.delay_ms, held.__getitem__, preferred,
-        wins=job.machine.wins, rng=random.Random(stream),
+        wins=setting.joining(job.machine), rng=random.Random(stream),
     )  # fmt: skip
     done = ahead.run(arrivals.tolist())
     kept = done[int(lanes.WARM_UP * len(done)) :]

@@ -1,10 +1,10 @@
 """Prediction against reality: settings drawn from a seed, each predicted from one look at another setting, then
 measured.
 
-The models sleep a + b * batch, with times drawn from the seed as well. Each is looked at once, under one reference
-setting at a middling load; all else is told from that. Then every setting is loaded into a real Triton, gets Poisson
-traffic, and is measured: mean latency and mean batch by the server's statistics, p99 by the client, from the intended
-sending time.
+The models sleep a + b * batch, with times drawn from the seed as well. Before each setting the model is looked at for
+some seconds under one reference setting at a middling load, and all is told from that. Then the setting is loaded
+into a real Triton, gets Poisson traffic, and is measured: mean latency and mean batch by the server's statistics, p99
+by the client, from the intended sending time.
 
 A client's latency has its own share in it (HTTP, its process). That share is measured in the reference run (mean of the
 client less mean of the server) and added to the predicted p99; the table says how much it was.
@@ -34,10 +34,9 @@ from console.clients.aside import Aside
 from console.clients.triton_wire import StatsDecoder, decode_config
 from console.core.model import ModelStats
 from console.planning.batcher import Scheduling, ServiceTime, simulate_poisson
-from console.planning.calibration import calibrate
 from console.planning.observed import Observed, observe
 from console.planning.prediction import Prediction, predict
-from console.planning.service import Seen
+from console.planning.service import Seen, curve
 from tests.lab import repository
 from tests.lab.own import OwnTriton, own_triton
 
@@ -46,7 +45,7 @@ LOADS = (0.3, 0.6, 0.85)
 """Of what a setting can do at most."""
 REFERENCE = Scheduling(max_batch_size=16, instances=1, max_queue_delay_us=1000)
 REFERENCE_LOAD = 0.6
-REFERENCE_S, WARM_S = 20.0, 3.0
+REFERENCE_S, WARM_S = 12.0, 3.0
 REQUESTS, SHORTEST_S, LONGEST_S = 2500, 12.0, 40.0
 """A measurement is as long as so many requests take, within bounds."""
 MODELS = 6
@@ -104,6 +103,8 @@ class Row(Struct, frozen=True):
     """The client's own share, within `p99`."""
     late: float
     """ms, mean by which the client sent after the intended time."""
+    drift: float
+    """By how much runs took longer than at the look, as a share."""
     mean: tuple[float, float]
     batch: tuple[float, float]
     p99: tuple[float, float]
@@ -237,43 +238,39 @@ def rows(cases: Sequence[Case], chance: int, *, reference_s: float = REFERENCE_S
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)  # the container's user reads the models
         with own_triton(Path(folder) / "models", configs, more=FIRST) as own:
-            looks = {
-                name: looked_at(own, one, chance + at, reference_s) for at, (name, one) in enumerate(sleepers.items())
-            }
-            for name, (seen, share) in looks.items():
-                told = ", ".join(f"{one.size}: {one.ms:.2f}" for one in seen.service)
-                print(f"{name}: {sleepers[name].ms(0):.1f} + {sleepers[name].ms(1) - sleepers[name].ms(0):.2f} b ms; "
-                      f"seen {told}; {seen.rate or 0:.1f}/s, wait {seen.wait_ms or 0:.2f} ms, "
-                      f"batch {seen.batch or 0:.2f}; client {share:.2f} ms; "
-                      f"{calibrate(seen).machine}", flush=True)  # fmt: skip
             for number, case in enumerate(cases):
-                seen, share = looks[case.model.name]
-                predicted = predict(seen, case.scheduling, rate=case.rate)
-                row = _row(case, predicted, share, measured(own, case, chance + 100 + number))
+                row = _tried(own, case, chance + 10 * number, reference_s)
                 if row is not None and row.late > LATE_MS:
                     print(f"{line(row)}  (again)", flush=True)
-                    again = _row(case, predicted, share, measured(own, case, chance + 200 + number))
+                    again = _tried(own, case, chance + 10 * number + 5, reference_s)
                     row = again if again is not None and again.late < row.late else row
                 if row is not None:
                     print(line(row), flush=True)
                     yield row
 
 
-def _row(case: Case, predicted: Prediction, share: float, run: Mapping[str, Any]) -> Row | None:
+def _tried(own: OwnTriton, case: Case, chance: int, reference_s: float) -> Row | None:
+    """Look at the reference setting, tell, then measure."""
+    seen, share = looked_at(own, case.model, chance, reference_s)
+    predicted = predict(seen, case.scheduling, rate=case.rate)
+    run = measured(own, case, chance + 1)
     server, client = run["server"], run["client"]
     mean, p99, batch = predicted.mean_ms.value, predicted.p99_ms.value, predicted.batch.value
     if mean is None or p99 is None or batch is None:
         print(f"{case.words()}  not told: {'; '.join(predicted.reasons)}", flush=True)
         return None
     return Row(
-        case,
-        predicted,
-        share,
-        client["late_mean_ms"],
-        (mean, server["total_ms"]),
-        (batch, server["batch"]),
-        (p99 + share, client["latency"]["p99"]),
-    )
+        case, predicted, share, client["late_mean_ms"], _drift(seen, stats_of(own, case.model.name)),
+        (mean, server["total_ms"]), (batch, server["batch"]), (p99 + share, client["latency"]["p99"]),
+    )  # fmt: skip
+
+
+def _drift(seen: Observed, now: ModelStats) -> float:
+    """By how much the model's own runs took longer than at the look, as a share: the machine, not the batcher."""
+    largest = max(one.size for one in now.batches)
+    known = curve(seen.service, largest).ms
+    told = sum(one.count * known[one.size] for one in now.batches)
+    return sum(one.total_ns for one in now.batches) / 1e6 / told - 1
 
 
 # ------------------------------------------------------------------------------------------------------------ the table
@@ -286,7 +283,7 @@ def line(row: Row) -> str:
         f"{told:7.2f} {seen:7.2f} {error:4.0%}"
         for (told, seen), error in ((row.mean, mean), (row.batch, batch), (row.p99, p99))
     )
-    return f"{row.case.words()}  {cells}  {row.predicted.trust:<4}  {row.late:.1f}"
+    return f"{row.case.words()}  {cells}  {row.predicted.trust:<4}  {row.late:.1f}  {row.drift:+.1%}"
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> float:

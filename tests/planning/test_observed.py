@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from console.core.model import BatchStat, EnsembleStep, InstanceGroup, ModelConfig, ModelStats, QueuePolicy
+from console.core.model import BatchStat, EnsembleStep, InstanceGroup, ModelConfig, ModelStats, QueuePolicy, TensorSpec
 from console.planning.observed import observe, scheduling, together
 from console.planning.service import Seen
 
@@ -103,6 +103,13 @@ def test_service_times_of_several_looks() -> None:
     assert [(one.instances, one.size, one.runs) for one in both.service] == [(1, 1, 800), (2, 1, 600), (2, 2, 1200),
                                                                               (2, 4, 7)]  # fmt: skip
     assert both.rate == now.rate
+
+
+def test_inputs_of_no_fixed_shape() -> None:
+    fixed = replace(CONFIG, inputs=(TensorSpec("A", "FP32", (4,)),))
+    assert not observe(stats(0), stats(3000), fixed, 30.0).variable
+    loose = replace(CONFIG, inputs=(TensorSpec("A", "FP32", (4,)), TensorSpec("B", "BYTES", (-1,))))
+    assert observe(stats(0), stats(3000), loose, 30.0).variable
 
 
 def test_nothing_ran() -> None:

@@ -112,6 +112,14 @@ def test_how_often_the_batcher_is_first_is_found_and_carried_over() -> None:
     assert value(told, "mean_ms") == pytest.approx(reality(other, 250.0, wins=0.5).request_ms, rel=0.05)
 
 
+def test_inputs_that_vary_in_shape_let_each_arrival_join() -> None:
+    other = Scheduling(8, 1, max_queue_delay_us=3000)
+    joined = reality(other, 250.0, wins=1.0)
+    told = predict(replace(reality(NOW, 250.0, wins=1.0), variable=True), other)
+    assert value(told, "mean_ms") == pytest.approx(joined.request_ms, rel=0.04)
+    assert "vary in shape" in reasons(told)
+
+
 def test_a_grid_is_in_order_and_under_the_same_arrivals(seen: Observed) -> None:
     settings = [Scheduling(size, 1, max_queue_delay_us=delay) for size in (8, 16) for delay in (0, 500, 2000)]
     told = grid(seen, settings)
