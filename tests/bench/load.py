@@ -106,6 +106,9 @@ class Side:
 def against_perf_analyzer(repeats: int, seconds: float, binary: str) -> int:
     """All of it: the ratio at each level, the ceiling of both, and a frozen server."""
     found = Path(binary) if binary else peer.perf_analyzer()
+    if not os.access(found, os.X_OK):
+        print(f"{found} is no program that can be run", file=sys.stderr)
+        return 1
     print(
         f"load average {_load()} at the beginning; {os.cpu_count()} cores; {repeats} pairs a level, {seconds:g} s each"
     )
