@@ -114,7 +114,9 @@ class SwapPlan:
         limit = actions.load_timeout + 2 * self.watch + SPARE
         if self.way == "restart":
             return limit + self._stop_s() + 2 * actions.start_timeout + powering.PORT_PATIENCE
-        return limit + (2 * MEMORY_WAIT if self.way != "beside" else 0.0)
+        if self.way == "instances":  # each change of the count may be a load of its own
+            return limit + 2 * actions.load_timeout + 2 * SHARE_WAIT
+        return limit + (2 * MEMORY_WAIT if self.way == "gap" else 0.0)
 
     def plan(self, action: str) -> Plan:
         seen, gap = self.seen, self.replaces
@@ -287,9 +289,7 @@ class SwapPlan:
         named = {
             "note": Step("note", f"note the READY set, ask {old}", "nothing was sent"),
             "gap": Step("gap", f"unload {seen.name}, wait for its end", back, (f"RepositoryModelUnload {seen.name}",)),
-            "memory": Step(
-                "memory", self._memory_text(), back if self.replaces else f"{self._count()} again, in place"
-            ),
+            "memory": Step("memory", self._memory_text(), self._back_from_memory(back)),
             "load": Step("load", self._load_text(), self._back_from_load(), (load,)),
             "probe": Step("probe", ask, back),
             "watch": Step(
@@ -325,6 +325,11 @@ class SwapPlan:
         if self.way == "instances":
             return f"the old one serves on; {self._count()} again"
         return "load the old one" if self.replaces else "nothing changed: the old one serves on"
+
+    def _back_from_memory(self, back: str) -> str:
+        if self.way == "instances":
+            return f"{self._count()} again, in place"
+        return back if self.found.off["restart"] else f"{back}; then a restart may help (way=restart)"
 
     def _memory_text(self) -> str:
         if self.way == "instances":

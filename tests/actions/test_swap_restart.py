@@ -14,9 +14,11 @@ from console import compose
 from console.actions import gap, model_look, swap_run
 from console.actions.box import Box, BoxSpec
 from console.actions.golden import Keep
+from console.actions.model_load import LoadEnd
 from console.actions.model_look import look
 from console.actions.pin import Pin
 from console.actions.swap import Swap
+from console.actions.swap_restart import RestartSwapper
 from console.actions.swap_ways import back_too, moved_by_start
 from console.config import Actions, Settings
 from console.core.gap import gaps
@@ -130,6 +132,11 @@ def test_where_a_start_would_serve_something_else(
     plan = Swap().plan(box, M, {"version": version})
     assert way(plan).impossible == why
     assert Swap().plan(box, M, {"version": version, "way": "restart"}).refused == f"way=restart cannot be gone: {why}"
+
+
+def test_a_gap_names_the_restart_where_memory_does_not_come_back(box: Box) -> None:
+    named = {step.phase: step for step in Swap().plan(box, M, {"version": "2", "way": "gap"}).steps}
+    assert named["memory"].if_it_fails == "load 1; then a restart may help (way=restart)"
 
 
 def test_where_a_start_would_change_another_model(box: Box, repository: Path) -> None:
@@ -252,3 +259,42 @@ def test_one_that_does_not_load_is_taken_back_and_kept_out(healthy: Box) -> None
     assert set(healthy.ready()) == before
     assert found.lines[-1].startswith("config.pbtxt of recall now says specific 7; as it was: ")
     assert look(healthy, "recall", traffic=False).from_disk == (7,)
+
+
+def stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process holds the memory that the old version wants."""
+    refused = LoadEnd("refused", 0.1, "fails to load: Internal: out of memory")
+    monkeypatch.setattr(RestartSwapper, "_load_old", lambda _: refused)
+
+
+def test_an_old_version_that_does_not_load_beside_what_is_held(healthy: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    do(Keep(), healthy, "rerank", {}, Live())
+    pinned(healthy, "rerank", "4")
+    stuck(monkeypatch)
+    found = do(Swap(), healthy, "rerank", {"version": "4", "way": "restart"}, Live())
+    assert found.word == "failed"
+    assert "going back failed: fails to load: Internal: out of memory" in found.text
+    way_out = "gpuconsole do model.pin rerank version=3, then container.restart triton"
+    assert found.lines[-1] == f"what surely brings 3 back: {way_out}"
+
+
+@pytest.mark.parametrize("moment", ["", "recover"])
+def test_with_consent_it_is_pinned_and_the_container_started_once_more(
+    healthy: Box, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    before = set(healthy.ready())
+    do(Keep(), healthy, "rerank", {}, Live())
+    pinned(healthy, "rerank", "4")
+    plan = Swap().plan(healthy, "rerank", {"version": "4", "way": "restart", "recover": "true"})
+    with monkeypatch.context() as patch:
+        stuck(patch)
+        if not moment:
+            found = Swap().run(healthy, plan, Live(limit=200.0))
+            assert found.word == "failed", "the swap did"
+            assert found.text.endswith("rerank 3 serves again, pinned in config.pbtxt")
+            assert found.figures["gap_s"] > found.figures["start_s"]
+        else:
+            run = killed(Swap(), healthy, plan, moment)
+    if moment:
+        assert Swap().undo(healthy, plan, Live(kept=dict(run.kept()))).word == "undone"
+    assert set(healthy.ready()) == before
