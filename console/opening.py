@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,18 +86,25 @@ def recorder_for(settings: Settings, state: Path, simulated: str | None) -> Reco
 
 
 def open_replay(place: Path, at: str, settings: Settings) -> int:
-    """Show a recording until the operator quits; the exit code. WrongInput for what is none, and for a time that it has
-    not."""
+    """Show a recording, or that of a bundle, until the operator quits; the exit code. WrongInput for what is none, and
+    for a time that it has not."""
+    with tempfile.TemporaryDirectory(prefix="gpuconsole-") as scratch:
+        return _open_replay(place, Path(scratch), at, settings)
+
+
+def _open_replay(place: Path, scratch: Path, at: str, settings: Settings) -> int:
+    from console.bundle.archive import SUFFIX, recording_of
     from console.clients.recording import UnreadableError
     from console.sources.replay import Player
     from console.tui.playback import Playback
 
     try:
-        player = Player(place)
+        player = Player(recording_of(place, scratch) if place.name.endswith(SUFFIX) else place)
     except UnreadableError as error:
         raise WrongInput(str(error)) from None
     except OSError as error:
-        raise WrongInput(f"{place} cannot be read ({error.strerror}): give a file or folder of `record`") from None
+        what = "a file or folder of `record`, or a bundle"
+        raise WrongInput(f"{place} cannot be read ({error.strerror}): give {what}") from None
     try:
         playback = Playback(player)
         if at and (why := playback.go_to_time(at, utc=settings.ui.utc)):

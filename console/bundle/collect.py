@@ -111,7 +111,9 @@ def collect(parts: Parts, box: Box, given: Given, time_range: Range, recordings:
     try:
         past = pasts.read(frames, time_range.begin, time_range.end, snapshot)
         told = _collect(parts, box, given, time_range, past, container)
-        recorded.add(parts, frames, snapshot)  # last: it is read once, and all secrets are to be known by then
+        recorded.add(
+            parts, frames, snapshot, box.spec.simulated or ""
+        )  # last: it is read once, and all secrets are to be known by then
     finally:
         pasts.close(frames)
     return told

@@ -16,7 +16,7 @@ FOLDER = "recording"
 NAME = f"{FOLDER}/bundle{SUFFIX}"
 
 
-def add(parts: Parts, frames: Sequence[tuple[Segment, Frame]], snapshot: Snapshot) -> None:
+def add(parts: Parts, frames: Sequence[tuple[Segment, Frame]], snapshot: Snapshot, scene: str = "") -> None:
     """Put the frames among the parts, the newest where they are too many; the snapshot alone where there are none."""
     kept = _newest(frames)
     note = (
@@ -29,7 +29,7 @@ def add(parts: Parts, frames: Sequence[tuple[Segment, Frame]], snapshot: Snapsho
     for segment, frame in kept:
         pieces += _minute(parts, segment, frame, told)
     if not pieces:
-        pieces, note = _alone(parts, snapshot), "one moment: when the bundle was made"
+        pieces, note = _alone(parts, snapshot, scene), "one moment: when the bundle was made"
     parts.raw(NAME, b"".join(pieces), note)
 
 
@@ -68,9 +68,9 @@ def _minute(parts: Parts, segment: Segment, frame: Frame, told: set[str]) -> lis
     return pieces
 
 
-def _alone(parts: Parts, snapshot: Snapshot) -> list[bytes]:
+def _alone(parts: Parts, snapshot: Snapshot, scene: str) -> list[bytes]:
     made = Writer().write(snapshot, key=True)
-    maker = FrameMaker(minute_mark(snapshot.wall, snapshot.mono, "bundle", 0))
+    maker = FrameMaker(minute_mark(snapshot.wall, snapshot.mono, "bundle", 0, scene))
     maker.add(_clean(parts, msgspec.json.decode(made.line)))
     fixed = [fixed_frame(one.id, _clean(parts, msgspec.json.decode(one.line))) for one in made.fixed]
     return [*fixed, maker.cut(end=True)]

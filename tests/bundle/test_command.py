@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from console import cli
+from console import cli, opening
 from console.bundle import archive
 from tests.bundle.stand import opened
 
@@ -114,3 +114,26 @@ def test_wrong_words(words: list[str], sentence: str, capsys: pytest.CaptureFixt
     err = capsys.readouterr().err
     assert sentence in err
     assert err.count("\n") == 1
+
+
+def test_replay_opens_a_bundle_and_says_what_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    played = []
+
+    def run(session: object, **more: object) -> int:
+        played.append(more["playback"].player.snapshot)  # type: ignore[attr-defined]
+        return 0
+
+    monkeypatch.setattr(opening, "run", run)
+    monkeypatch.setattr(opening, "no_terminal", lambda: None)
+    path = tmp_path / "b.tar.zst"
+    assert cli.run(["bundle", "--demo", "--scene", "load-failed", "--out", str(path)]) == 0
+    assert cli.run(["replay", str(path)]) == 0
+    (snapshot,) = played
+    assert "rerank" in {row.name for row in snapshot.models}
+    path.write_bytes(b"none")
+    assert cli.run(["replay", str(path)]) == 64
+    assert "is no bundle of gpuconsole" in capsys.readouterr().err
+    assert cli.run(["replay", str(tmp_path / "no.tar.zst")]) == 64
+    assert "or a bundle" in capsys.readouterr().err

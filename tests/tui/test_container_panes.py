@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
-from console.core.finding import Finding, Report
+from console.core.finding import Finding, Fix, Report
 from console.core.model import (
     ContainerState,
     Event,
@@ -341,6 +341,12 @@ def test_enter_says_what_an_error_means_and_whose_it_is() -> None:
     assert "this box ✗ L05 rerank 3 was built by TensorRT 8.5.3, the server has 10.0.1" in told
     assert told.index("another version of TensorRT") < told.index("also a TensorRT engine cannot be loaded"), (
         "the cause stands first"
+    )
+    assert "do build the engine anew" in told
+    fixed = changed(finding, fix=Fix("R", ("sudo reboot",)))
+    mended = drawn_box(checks=good("checks", Report(findings=(fixed,))))
+    assert any(
+        line.endswith("fix       6 Checks, L05: sudo reboot") for line in _log(drawn.log_lines(), mended, expanded={4})
     )
     cause = " ".join(_log(drawn.log_lines(), box, expanded={2}))
     assert "rerank   likely: its load failed right after this line" in cause

@@ -84,7 +84,7 @@ def _meaning(one: Diagnosis, snapshot: Snapshot, room: int) -> list[Row]:
         label = "this box" if shown == 1 else ""
         made.append(Row(((label.ljust(LABELS), "label"), sign(finding.sign), (f" {_body(first)}", ""))))
         made += [Row(((" " * (LABELS + 2), ""), (_body(row), ""))) for row in rest]
-        if check == one.decided and finding.fix is not None:
+        if check == one.decided and finding.fix is not None and finding.fix.commands:
             fixed = True
             made += _block("fix", f"6 Checks, {finding.id}: {'; '.join(finding.fix.commands)}", room)
     if report is None and one.checks:
