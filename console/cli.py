@@ -157,6 +157,11 @@ def parser() -> argparse.ArgumentParser:
     dmon.add_argument("--interval", metavar="TIME", default="1s", help="from one line to the next (default 1s)")
     dmon.add_argument("--count", type=int, metavar="N", default=0, help="end after N (default: with ctrl+c)")
     dmon.add_argument("--only", choices=("gpu", "model"), default="", help="cards or models alone")
+    exporter = commands.add_parser("exporter", parents=shared, help="tell Prometheus what DCGM and Triton do not")
+    exporter.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:9835", help="default 127.0.0.1:9835")
+    exporter.add_argument("--open-to-others", action="store_true", help="allow an address that other hosts reach")
+    exporter.add_argument("--dashboard", action="store_true", help="print the Grafana dashboard and end")
+    exporter.add_argument("--scrape-config", action="store_true", help="print Prometheus' scrape configuration and end")
     record = commands.add_parser("record", parents=shared, help="record the box to files, without a screen")
     record.add_argument("--for", dest="length", metavar="TIME", help="end after it (default: when told to)")
     record.add_argument("--to", metavar="DIR", default="", help="the folder (default: recordings in the state folder)")
@@ -387,6 +392,8 @@ def _command(options: argparse.Namespace, loaded: Loaded) -> int:
         return _advise(options, loaded.settings)
     if options.command == "dmon":
         return _dmon(options, loaded.settings)
+    if options.command == "exporter":
+        return _exporter(options, loaded.settings)
     if options.command == "record":
         return _record(options, loaded.settings)
     if options.command == "replay":
@@ -558,6 +565,20 @@ def _dmon(options: argparse.Namespace, settings: Settings) -> int:
             utc=settings.ui.utc,
             ascii_only=_ascii_only(settings),
         )
+
+
+def _exporter(options: argparse.Namespace, settings: Settings) -> int:
+    from console import compose
+    from console.exporter import run as exporter
+    from console.exporter.server import address
+
+    if options.dashboard or options.scrape_config:
+        print(exporter.file(exporter.DASHBOARD if options.dashboard else exporter.SCRAPE), end="")
+        return 0
+    server, kept = exporter.listen(address(options.listen, open_to_others=options.open_to_others))
+    say = functools.partial(print, flush=True)
+    with compose.session(settings, demo=_demo(options), seed=options.seed, checks=True) as session:
+        return exporter.run(session, compose.judge(), settings.alerts, server, kept, say)
 
 
 def _record(options: argparse.Namespace, settings: Settings) -> int:
