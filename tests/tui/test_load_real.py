@@ -291,5 +291,5 @@ def test_the_sender_ends_with_the_console(
         while not gone(sender):
             assert time.monotonic() < end, "the sender goes on"
             time.sleep(0.05)
-    runs = record.load_all(tmp_path / "gpuconsole")
+    runs = record.load_all(tmp_path / "gpuconsole" / "simulated")
     assert [(run.id, run.ended) for run in runs] == ([(1, "stopped")] if kept else [])
