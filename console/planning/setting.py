@@ -29,7 +29,7 @@ SECONDS = 60.0
 FEWEST, MOST = 1500, 7500
 """Requests of a stream."""
 LARGEST = 4096
-"""Of a batch, in requests; the model's own may be without a reasonable bound."""
+"""Items of a batch; the model's own bound may be beyond all reason."""
 SHARED_RUNS = 20
 """Runs of one size under each of two numbers of instances that tell whether instances slow each other down."""
 
@@ -60,7 +60,7 @@ class Setting:
         self.items = max(1, round(observed.items))
         """Of a request."""
         batched = scheduling.dynamic_batching and scheduling.max_batch_size > 1
-        self.largest = max(1, min(scheduling.max_batch_size // self.items, LARGEST)) if batched else 1
+        self.largest = max(1, min(scheduling.max_batch_size, LARGEST) // self.items) if batched else 1
         """Requests of a batch."""
         self.delay_ms = scheduling.max_queue_delay_us / 1e3 if self.largest > 1 else 0.0
         self.preferred = tuple(size for size in scheduling.preferred_batch_sizes if size <= scheduling.max_batch_size)

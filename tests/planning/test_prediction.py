@@ -218,6 +218,11 @@ def test_requests_of_several_items(seen: Observed) -> None:
     assert "unlike sizes" in reasons(unlike)
 
 
+def test_a_largest_batch_beyond_all_reason(seen: Observed) -> None:
+    told = predict(replace(seen, items=50.0), Scheduling(2**31 - 1, 40, max_queue_delay_us=500), rate=20.0)
+    assert value(told, "batch") >= 50
+
+
 def test_uncertainty_grows_with_what_is_not_known(seen: Observed) -> None:
     firm = predict(replace(seen, requests=1_000_000), NOW).mean_ms
     loose = predict(replace(seen, requests=600), NOW).mean_ms
