@@ -25,7 +25,7 @@ from console.core.model import SourceError
 from console.core.plan import Check, Field, JournalLine, Outcome, Plan, Refused, Step, Target, UndoSpec, WrongInput
 from console.core.text import one_line
 from console.planning import batching_change as change
-from console.planning.batching_change import Batching
+from console.planning.batching_change import PREDICTED, Batching
 
 _MARGIN = 30.0
 """Seconds of the time limit beside the load and the two windows."""
@@ -43,6 +43,7 @@ class BatchingSet(BatchingAction):
     FIELDS: ClassVar[tuple[Field, ...]] = (
         *change.FIELDS,
         Field("preset", "several fields at once; single ones given beside it win", "choice", tuple(change.PRESETS)),
+        Field(PREDICTED, "what prediction said of it, for the log of experiments: mean=1.84,p99=2.3", "map"),
     )
     PHASES: ClassVar[tuple[str, ...]] = ("measure", "load", "verify", "watch")
 
@@ -61,7 +62,7 @@ class BatchingSet(BatchingAction):
         return Plan(
             action=self.NAME,
             target=Target("model", found.name, state_of(found)),
-            values=given,
+            values={**given, **({PREDICTED: values[PREDICTED]} if values.get(PREDICTED) else {})},
             title=f"{found.name} {_versions(found)}: {_words(found.live, new, names)} on {box.host}",
             yes="Apply",
             danger="safe" if in_place else "caution",

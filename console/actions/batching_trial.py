@@ -32,6 +32,7 @@ from console.core import duration, units
 from console.core.model import SourceError
 from console.core.plan import Check, Field, JournalLine, Outcome, Plan, Refused, Step, Target, UndoSpec, WrongInput
 from console.core.text import one_line
+from console.planning.batching_change import PREDICTED
 from console.planning.goal import Goal, GoalWatch, Seen
 
 FOR, BROKEN_FOR = "5m", "10s"
@@ -82,7 +83,7 @@ class BatchingTrial(BatchingSet):
                 "for": f"{length:g}s",
                 "broken_for": f"{goal.broken_for:g}s",
                 "max_errors": str(goal.max_errors),
-                **{name: values[name] for name in ("slo_mean_ms", "slo_p99_ms") if values.get(name, "").strip()},
+                **{name: values[name] for name in ("slo_mean_ms", "slo_p99_ms", PREDICTED) if values.get(name, "").strip()},
             },
             title=plan.title.replace(" on ", f" for {_length(length)} on ", 1),
             yes="Try",

@@ -8,8 +8,10 @@ from msgspec.structs import replace as changed
 from console.actions.batching_look import Current, validate
 from console.core.model import ContainerState, InstanceGroup, ModelMetrics, ModelRow, Quantile
 from console.core.plan import Check, Plan, Target
+from console.planning.prediction import UNKNOWN
+from console.tui.desk import Record
 from console.tui.panes.tune_change import TuneChange
-from console.tui.panes.tune_experiments import TuneExperiments, experiments
+from console.tui.panes.tune_experiments import TuneExperiments, experiments, p99_words, predicted_of, state_words
 from console.tui.panes.tune_form import (
     INSTANCES,
     change_words,
@@ -19,11 +21,12 @@ from console.tui.panes.tune_form import (
     reasons,
     values_of,
 )
-from console.tui.panes.tune_live import Measured, TuneLive, peak
+from console.tui.panes.tune_live import Measured, Predicted, TuneLive, peak
+from console.tui.tuner import LoadRun
 from tests.fakes.boxes import drawn_box
 from tests.fakes.drawn import NOW, at
 from tests.tui.pure import overfull, text_of, view_of
-from tests.tui.tuning import DISK, ENSEMBLE, RANKING, SEQUENCES, UNBATCHED, current, record
+from tests.tui.tuning import DISK, DRAWN, ENSEMBLE, RANKING, SEQUENCES, UNBATCHED, current, record
 
 BOX = drawn_box()
 
@@ -136,13 +139,43 @@ def _live(row: ModelRow | None = None) -> TuneLive:
 def test_live_figures_have_their_source() -> None:
     text = text_of(_live(), view_of(BOX, 56))
     told = {line.split()[0]: line.split() for line in text.splitlines()}
-    assert told["mean"] == ["mean", "ms", "2.94", "–", "server"]
-    assert told["wait"] == ["wait", "ms", "1.23", "–", "server"]
-    assert told["batch"] == ["batch", "4.3", "–", "server"]
-    assert told["busy"] == ["busy", "%", "31", "–", "server"]
-    assert told["util"] == ["util", "%", "64", "–", "NVML"]
+    assert told["mean"] == ["mean", "ms", "2.94", "–", "–", "server"]
+    assert told["wait"] == ["wait", "ms", "1.23", "–", "–", "server"]
+    assert told["batch"] == ["batch", "4.3", "–", "–", "server"]
+    assert told["busy"] == ["busy", "%", "31", "–", "–", "server"]
+    assert told["util"] == ["util", "%", "64", "–", "–", "NVML"]
     tail = next(line for line in text.splitlines() if line.startswith("p99 ms"))
-    assert tail.split()[2:] == ["–", "–", "none"]
+    assert tail.split()[2:] == ["–", "–", "–", "none:", "L"]
+
+
+@pytest.mark.parametrize("cells", [41, 56, 58, 78])
+def test_what_is_predicted_stands_between_with_its_error(cells: int) -> None:
+    pane = _live()
+    pane.predicted = Predicted(DRAWN)
+    view = view_of(BOX, cells)
+    text = text_of(pane, view)
+    told = {line.split()[0]: line.split() for line in text.splitlines()}
+    assert told["mean"][2:5] == ["2.94", "1.84", "±0.10"]
+    assert told["p99"][2:5] == ["–", "2.30", "±0.40"]
+    assert told["busy"][2:5] == ["31", "61", "±1.0"]
+    assert told["util"][2:5] == ["64", "not", "told"]
+    assert ("SOURCE" in text) is (cells > 50)
+    assert "● batcher model, trust good" in text
+    assert not overfull(pane, view)
+
+
+def test_why_nothing_is_predicted_is_said_and_doubt_comes_with_its_reason() -> None:
+    pane, view = _live(), view_of(BOX, 56)
+    assert "predict" not in text_of(pane, view)
+    pane.predicted = Predicted(pending=True)
+    assert "predicting …" in text_of(pane, view)
+    pane.predicted = Predicted(why="reco is an ensemble [/x]")
+    assert "not predicted: reco is an ensemble [/x]" in text_of(pane, view)
+    full = changed(DRAWN, mean_ms=UNKNOWN, p99_ms=UNKNOWN, capacity=900.0, trust="poor", reasons=("saturated: more",))
+    pane.predicted = Predicted(full)
+    text = text_of(pane, view)
+    assert "✗ batcher model, trust poor: saturated: more" in text
+    assert "no end" in next(line for line in text.splitlines() if line.startswith("mean"))
 
 
 def test_a_percentile_comes_with_its_source() -> None:
@@ -194,7 +227,7 @@ def test_a_model_on_the_cpu_takes_no_memory_of_the_card() -> None:
     assert peak(row, None, now, validate(now, {"delay_us": "1"}), {"delay_us": "1"}) is None
     assert peak(row, None, now, validate(now, {"instances": "gpu0=1"}), {f"{INSTANCES}gpu0": "1"}) is not None
     told = next(line for line in text_of(_live(row), view_of(BOX, 56)).splitlines() if line.startswith("VRAM"))
-    assert told.split() == ["VRAM", "GiB", "–", "–", "on", "CPU"]
+    assert told.split() == ["VRAM", "GiB", "–", "–", "–", "on", "CPU"]
 
 
 def test_a_model_without_figures_says_so() -> None:
@@ -293,3 +326,44 @@ def test_nothing_tried_is_said() -> None:
     assert "nothing was tried with this model yet" in text_of(pane, view_of(BOX, 76))
     pane.unknown = "this session has no audit"
     assert "no audit" in text_of(pane, view_of(BOX, 76))
+
+
+def test_load_runs_stand_beside_the_changes_that_they_measured() -> None:
+    first = record("a", "delay_us 500 → 2000", {"delay_us": "2000"}, wall=NOW - 1000)
+    second = record("b", "delay_us 2000 → 700", {"delay_us": "700"}, wall=NOW - 500)
+    tried = record("c", "delay_us 700 → 100 for 5 min", {"delay_us": "100"}, wall=NOW - 100, action="batching.trial")
+    runs = (
+        LoadRun(7, NOW - 1100, 4.0),
+        LoadRun(8, NOW - 900, 3.0),
+        LoadRun(9, NOW - 800, 3.7),
+        LoadRun(10, NOW - 400, 2.7),
+    )
+    found = experiments((tried, second, first), current(), runs)
+    assert [p99_words(one) for one in found] == ["2.70 → – run 10", "3.70 → 2.70 run 10", "4.00 → 3.70 run 9"]
+    assert [p99_words(one) for one in experiments((first,), current())] == ["–"]
+
+
+def test_the_best_is_marked_and_not_what_was_measured_at_another_load() -> None:
+    def one(id_: str, mean: float, rate: float, verdict: str = "better") -> Record:
+        figures = {"mean_before_ms": 3.0, "mean_after_ms": mean, "rate_after": rate}
+        return record(id_, f"delay_us 1 → {id_}", {"delay_us": id_}, figures=figures, verdict=f"{verdict}: mean")
+
+    found = experiments(
+        (one("4", 2.0, 100.0), one("3", 1.0, 300.0), one("2", 1.5, 104.0), one("1", 0.5, 99.0, "worse")), None
+    )
+    assert [state_words(one).startswith("best, ") for one in found] == [False, False, True, False]
+    assert not any(one.best for one in experiments((), None))
+
+
+def test_what_was_predicted_comes_from_the_record_and_all_goes_to_the_file() -> None:
+    values = {"delay_us": "500", "predicted": "mean=1.9,p99=2.3,batch=x"}
+    told = record("a", "delay_us 2000 → 500", values)
+    assert predicted_of(told) == {"mean": 1.9, "p99": 2.3}
+    pane = TuneExperiments()
+    pane.records, pane.now, pane.runs = (told,), current(), (LoadRun(9, NOW - 300, 2.4),)
+    assert " 1.90 " in text_of(pane, view_of(BOX, 156))
+    head, row = pane.table(view_of(BOX, 156))
+    cells = dict(zip(head, row, strict=True))
+    assert (cells["mean ms before"], cells["mean ms predicted"], cells["mean ms measured"]) == ("2.94", "1.9", "1.84")
+    assert (cells["p99 ms predicted"], cells["p99 ms measured"], cells["p99 from"]) == ("2.3", "2.4", "run 9")
+    assert (cells["by"], cells["verdict"], cells["state"]) == ("ops", "better", "best, replaced")

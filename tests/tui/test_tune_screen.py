@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace as changed
 
-from console.core.model import ModelKey
+from console.core.model import ModelKey, Proposal, Verdict
+from console.core.plan import Operator
+from console.tui.desk import Following, Request
 from console.tui.screens.plan import PlanDialog
 from console.tui.screens.tune import MEASURE_FOR, TuneScreen
-from console.tui.widgets.small_dialogs import Choice
-from tests.fakes.boxes import drawn_box, empty_box
-from tests.fakes.drawn import MONO
+from console.tui.tuner import LoadRun
+from console.tui.widgets import dialog as dialog_module
+from console.tui.widgets.small_dialogs import Choice, Typed
+from tests.fakes.boxes import drawn_box, empty_box, with_verdicts
+from tests.fakes.drawn import MONO, NOW
 from tests.tui.stage import SIZES, on_stage, press_fast, settled, shown, text_of
-from tests.tui.tuning import ENSEMBLE, FakeTuner, current, looked, record, use
+from tests.tui.tuning import DRAWN, ENSEMBLE, FakeDesk, FakeTuner, current, looked, record, use
 
 Size = tuple[int, int]
 sizes = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -313,3 +318,122 @@ def screen_document() -> dict[str, Any]:
     from tests.tui.tuning import RANKING
 
     return dict(RANKING)
+
+
+@pytest.mark.parametrize(
+    ("values", "typed"),
+    [({"delay_us": "500"}, {"delay_us": "500"}), ({"instances": "3"}, {"instances:gpu0": "3"})],
+    ids=["delay", "instances"],
+)
+async def test_t_on_a_verdict_fills_in_what_it_proposes(
+    values: dict[str, str], typed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proposals = (
+        Proposal("look elsewhere", "it is not here"),
+        Proposal("do it", "it helps", "batching.set", "ranking", values, "3"),
+    )
+    verdict = Verdict("V20", "warn", "ranking waits for nothing", model="ranking", proposals=proposals)
+    async with on_stage(with_verdicts(drawn_box(), (verdict,)), tmp_path, monkeypatch) as (app, pilot):
+        use(monkeypatch, app, FakeTuner(current()))
+        await pilot.press("w", "t")
+        screen = await looked(app, pilot)
+        assert screen.form.form.values == typed
+        assert "not sent" in text_of(app)
+
+
+async def test_a_prediction_stands_beside_and_goes_into_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with on_stage(drawn_box(), tmp_path, monkeypatch) as (app, pilot):
+        tuner = FakeTuner(current())
+        tuner.predicted = DRAWN
+        desk = use(monkeypatch, app, tuner)
+        await pilot.press("3")
+        await looked(app, pilot)
+        assert tuner.asked == [], "nothing is predicted of what is live"
+        await pilot.press("j", "left", "left")
+        await looked(app, pilot)
+        assert tuner.asked[-1].delay_us == 500
+        assert "1.84 ±0.10" in text_of(app)
+        assert "trust good" in text_of(app)
+        await pilot.press("A")
+        await settled(app, pilot)
+        assert desk.requests[-1].values == {"delay_us": "500", "predicted": "mean=1.84,wait=0.4,p99=2.3,batch=1.9"}
+
+
+async def _asked(app: Any, pilot: Any, desk: FakeDesk, action: str) -> Request:
+    """The newest request, when it is of this action."""
+    until = time.monotonic() + 10
+    while not desk.requests or desk.requests[-1].action != action:
+        assert time.monotonic() < until, desk.requests
+        await settled(app, pilot)
+    await settled(app, pilot)
+    return desk.requests[-1]
+
+
+async def test_v_tries_with_the_words_typed_and_keeps_while_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialog_module, "DEAF_FOR", 0.0)
+    async with on_stage(drawn_box(), tmp_path, monkeypatch) as (app, pilot):
+        desk = use(monkeypatch, app, FakeTuner(current()))
+        await pilot.press("3")
+        await looked(app, pilot)
+        await pilot.press("V")
+        assert "nothing changed" in _notices(app)[-1]
+        await pilot.press("j", "left", "left")
+        await looked(app, pilot)
+        await pilot.press("V")
+        await settled(app, pilot)
+        assert isinstance(app.screen, Typed)
+        await pilot.press(*" slo_mean_ms=4", "enter")
+        asked = await _asked(app, pilot, desk, "batching.trial")
+        assert asked.values == {"delay_us": "500", "for": "5m", "slo_mean_ms": "4"}
+        assert isinstance(app.screen, PlanDialog)
+        app.pop_screen()
+        plan = desk.plan(asked, app.box.snapshot)
+        app.acting.running = Following("20260101-000000-000000", plan, Operator("ops", 1000), NOW)
+        await pilot.press("A")
+        assert "is under way" in _notices(app)[-1]
+        await pilot.press("V")
+        assert (await _asked(app, pilot, desk, "batching.accept")).target == "ranking"
+
+
+async def test_s_asks_for_a_sweep_and_what_is_no_value_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialog_module, "DEAF_FOR", 0.0)
+    async with on_stage(drawn_box(), tmp_path, monkeypatch) as (app, pilot):
+        desk = use(monkeypatch, app, FakeTuner(current()))
+        await pilot.press("3")
+        await looked(app, pilot)
+        await pilot.press("S")
+        await settled(app, pilot)
+        await pilot.press("enter")
+        asked = await _asked(app, pilot, desk, "batching.sweep")
+        assert asked.target == "ranking"
+        assert asked.values == {"objective": "throughput", "budget": "5m"}
+        app.pop_screen()
+        await settled(app, pilot)
+        await pilot.press("S")
+        await settled(app, pilot)
+        await pilot.press(*" fast", "enter")
+        await settled(app, pilot)
+        assert "'fast' is no value; write name=value" in _notices(app)[-1]
+        assert len([one for one in desk.requests if one.action == "batching.sweep"]) == 1
+
+
+async def test_experiments_are_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with on_stage(drawn_box(), tmp_path, monkeypatch) as (app, pilot):
+        tuner = FakeTuner(current())
+        tuner.past = (LoadRun(9, NOW - 300, 2.4),)
+        use(monkeypatch, app, tuner, (record("one", "delay_us 500 → 2000", {"delay_us": "2000"}),))
+        written: dict[str, list[tuple[str, ...]]] = {}
+        monkeypatch.setattr("console.tui.screens.load.export", lambda _, name, rows: written.update({name: rows}))
+        await pilot.press("3")
+        screen = await looked(app, pilot)
+        while not (screen.experiments.records and screen.experiments.runs):
+            await settled(app, pilot)
+        await pilot.press("E")
+        await settled(app, pilot)
+        (rows,) = written.values()
+        assert list(written) == ["experiments-ranking"]
+        assert "run 9" in rows[1]

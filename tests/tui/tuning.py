@@ -11,13 +11,17 @@ import pytest
 from textual.pilot import Pilot
 
 from console.actions.batching_look import Current, FieldNow, Validated, validate
-from console.core.model import Snapshot
-from console.core.plan import AuditRecord, Check, Operator, Outcome, Plan, Refused, Target, UndoSpec
+from console.core.model import ModelRow, Snapshot
+from console.core.plan import AuditRecord, Check, Operator, Outcome, Plan, Refused, Target, UndoSpec, WrongInput
 from console.planning import batching_change as change
+from console.planning.batcher import Scheduling
+from console.planning.batching_change import Batching
+from console.planning.prediction import Figure, Prediction
 from console.tui.app import ConsoleApp
 from console.tui.desk import Following, Holder, Record, Request
 from console.tui.screens import tune as tune_module
 from console.tui.screens.tune import TuneScreen
+from console.tui.tuner import LoadRun
 from tests.fakes.drawn import NOW
 from tests.tui.stage import settled
 
@@ -53,6 +57,30 @@ def current(live: Mapping[str, Any] = RANKING, disk: Mapping[str, Any] | None = 
     return Current(str(live["name"]), (2,), rows, settings, facts, (), unknown)
 
 
+DRAWN = Prediction(
+    scheduling=Scheduling(16, 2, max_queue_delay_us=500),
+    rate=1650.0,
+    capacity=8000.0,
+    mean_ms=Figure(1.84, 0.1),
+    wait_ms=Figure(0.40, 0.04),
+    compute_ms=Figure(1.43, 0.02),
+    p50_ms=Figure(1.7, 0.1),
+    p99_ms=Figure(2.3, 0.4),
+    batch=Figure(1.9, 0.1),
+    executions_per_s=Figure(886.0, 20.0),
+    throughput=Figure(1650.0, 0.0),
+    busy=Figure(0.61, 0.01),
+    refused_per_s=Figure(0.0),
+    timed_out_per_s=Figure(0.0),
+    trust="good",
+    reasons=(),
+    shared_p99_ms=None,
+    simulated_requests=90000,
+    simulated_s=55.0,
+)
+"""The prediction of design 1.6."""
+
+
 class FakeTuner:
     """Gives `now`, or refuses with `error`."""
 
@@ -60,6 +88,18 @@ class FakeTuner:
         self.now = now
         self.error = error
         self.looks = 0
+        self.predicted: Prediction | None = None
+        self.asked: list[Batching] = []
+        self.past: tuple[LoadRun, ...] = ()
+
+    def predict(self, row: ModelRow, settings: Batching) -> Prediction:
+        self.asked.append(settings)
+        if self.predicted is None:
+            raise WrongInput("the statistics of this model are not known yet")
+        return self.predicted
+
+    def runs(self, model: str) -> tuple[LoadRun, ...]:
+        return self.past
 
     def current(self, model: str, snapshot: Snapshot) -> Current:
         self.looks += 1
@@ -167,7 +207,8 @@ async def looked(app: ConsoleApp, pilot: Pilot[None]) -> TuneScreen:
     until = time.monotonic() + 10
     while True:
         await settled(app, pilot)
-        if not (screen._looks.busy or screen._plans.busy or screen.change.reckoning):
+        lanes = (screen._looks, screen._plans, screen._predictions, screen._histories)
+        if not (any(lane.busy for lane in lanes) or screen.change.reckoning or screen.live.predicted.pending):
             return screen
         assert time.monotonic() < until, "the lanes have no end"
         await asyncio.sleep(0.005)

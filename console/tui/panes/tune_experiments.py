@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from console.core import units
@@ -11,6 +12,7 @@ from console.core.model import Sign
 from console.core.plan import WrongInput
 from console.core.text import one_line
 from console.planning import batching_change as change
+from console.planning import noise
 from console.tui.desk import Record
 from console.tui.panes.base import Pane, View
 from console.tui.panes.tune_live import figures_of_outcome, mean_util
@@ -20,8 +22,11 @@ from console.tui.widgets.lines import Row
 
 if TYPE_CHECKING:
     from console.actions.batching_look import Current
+    from console.tui.tuner import LoadRun
 
-SET, REVERT = "batching.set", "batching.revert"
+SET, TRIAL, SWEEP, REVERT = "batching.set", "batching.trial", "batching.sweep", "batching.revert"
+TRIED = (SET, TRIAL)
+"""Actions that are experiments."""
 VERDICTS: Mapping[str, Sign] = {
     "better": "ok",
     "worse": "warn",
@@ -29,11 +34,11 @@ VERDICTS: Mapping[str, Sign] = {
     "not to be compared": "unknown",
     "not known": "unknown",
 }
-"""The words with which `batching.set` ends its outcome."""
+"""The words with which they end their outcome."""
 WATCHED = 2.0
 """Seconds at both ends of a change whose utilisation is compared (the default of [actions] watch)."""
-NUMBER, WHEN, BY, MEAN, BATCH, UTIL, VERDICT, STATE = 3, 9, 10, 14, 12, 10, 19, 12
-LEAST_CHANGE = 18
+NUMBER, WHEN, BY, PREDICTED, MEAN, P99, BATCH, UTIL, VERDICT, STATE = 3, 9, 10, 8, 14, 19, 12, 10, 19, 14
+LEAST_CHANGE = 16
 
 
 @dataclass(frozen=True)
@@ -50,15 +55,20 @@ class Experiment:
     verdict: str
     state: str
     began: float = 0.0
+    predicted: Mapping[str, float] = field(default_factory=dict)
+    """What prediction said when it was planned: mean, p99, batch ..."""
+    p99: tuple[LoadRun | None, LoadRun | None] = (None, None)
+    """Load runs before it and after it, while nothing else was changed."""
+    best: bool = False
 
 
-def experiments(records: Sequence[Record], now: Current | None) -> list[Experiment]:
+def experiments(records: Sequence[Record], now: Current | None, runs: Sequence[LoadRun] = ()) -> list[Experiment]:
     """Newest first, as the audit tells them; the state is what is live and on disk now."""
     reverted = {record.intent.values.get("record", "") for record in records if _ended(record, REVERT)}
     claimed: set[str] = set()
     made = []
     for record in records:
-        if record.intent.action != SET:
+        if record.intent.action not in TRIED:
             continue
         outcome = record.outcome.outcome if record.outcome is not None else None
         figures = outcome.figures if outcome is not None else {}
@@ -74,9 +84,46 @@ def experiments(records: Sequence[Record], now: Current | None) -> list[Experime
                 _verdict(outcome.text if outcome is not None else ""),
                 _state(record, now, reverted, claimed),
                 record.intent.wall,
+                predicted_of(record),
+                _runs_around(record, records, runs),
             )
         )
-    return made
+    best = _best(made)
+    return [replace(one, best=one is best) for one in made]
+
+
+def predicted_of(record: Record) -> dict[str, float]:
+    """What was predicted when it was planned; {} = nothing."""
+    found: dict[str, float] = {}
+    for part in record.intent.values.get(change.PREDICTED, "").split(","):
+        name, _, text = part.partition("=")
+        with contextlib.suppress(ValueError):
+            found[name] = float(text)
+    return found
+
+
+def _runs_around(
+    record: Record, records: Sequence[Record], runs: Sequence[LoadRun]
+) -> tuple[LoadRun | None, LoadRun | None]:
+    """The last load run before the change and the last one under it: none that another change lies between."""
+    changes = [one for one in records if one.intent.action.startswith("batching.") and one is not record]
+    since = max((one.wall for one in changes if one.wall <= record.intent.wall), default=float("-inf"))
+    until = min((one.intent.wall for one in changes if one.intent.wall >= record.wall), default=float("inf"))
+    before = [one for one in runs if since <= one.wall < record.intent.wall]
+    stays = record.outcome is not None and record.outcome.outcome is not None and record.outcome.outcome.word == "done"
+    after = [one for one in runs if record.wall <= one.wall < until] if stays else []
+    return (before[-1] if before else None, after[-1] if after else None)
+
+
+def _best(made: Sequence[Experiment]) -> Experiment | None:
+    """The one with the shortest mean, of those measured at about the load of the newest one; none of those that were
+    refused or told to be worse."""
+    measured = [one for one in made if "mean" in one.after and one.verdict not in ("worse", units.NONE)]
+    if not measured:
+        return None
+    rate = next((one.after.get("rate", 0.0) for one in made if "mean" in one.after), 0.0)
+    alike = [one for one in measured if abs(one.after.get("rate", 0.0) - rate) <= noise.SAME_LOAD * rate]
+    return min(alike, key=lambda one: one.after["mean"], default=None)
 
 
 def _ended(record: Record, action: str) -> bool:
@@ -140,6 +187,8 @@ class TuneExperiments(Pane):
         self.records: tuple[Record, ...] = ()
         """Of this model, newest first."""
         self.now: Current | None = None
+        self.runs: tuple[LoadRun, ...] = ()
+        """Load runs of this model, oldest first."""
         self.draft = ""
         """The form's change in words; "" = none."""
         self.unknown = ""
@@ -148,8 +197,11 @@ class TuneExperiments(Pane):
     def title(self, view: View) -> Line:
         return (("Experiments", "title"),)
 
+    def note(self, view: View) -> Line:
+        return (("E", "key"), (" export", "dim"))
+
     def lines(self, view: View) -> list[Row]:
-        found = experiments(self.records, self.now)
+        found = experiments(self.records, self.now, self.runs)
         columns = _columns(view.width)
         made = [Row(((_text(HEADS, columns), "label"),))]
         if self.draft:
@@ -169,11 +221,13 @@ class TuneExperiments(Pane):
             "when": units.clock(one.wall, utc=view.utc) if view.wall - one.wall < 86400 else _day(one.wall, view),
             "by": one_line(one.by, 60),
             "change": one_line(one.change, 300),
+            "predicted": units.millis(one.predicted.get("mean")),
             "mean": _pair(units.millis, one.before.get("mean"), one.after.get("mean")),
+            "p99": p99_words(one),
             "batch": _pair(units.one, one.before.get("batch"), one.after.get("batch")),
             "util": _pair(units.whole, before, after),
             "verdict": one.verdict,
-            "state": one.state,
+            "state": state_words(one),
         }
         style = SIGN_STYLES[VERDICTS.get(one.verdict, "none")]
         start = {name: size for name, size in columns.items() if name not in ("verdict", "state")}
@@ -185,7 +239,57 @@ class TuneExperiments(Pane):
         return Row(line, one.id)
 
     def changes(self) -> object:
-        return (self.records, self.now, self.draft, self.unknown)
+        return (self.records, self.now, self.runs, self.draft, self.unknown)
+
+    def table(self, view: View) -> list[tuple[str, ...]]:
+        """For a file: all that is known of each experiment, the oldest first."""
+        found = experiments(self.records, self.now, self.runs)
+        made: list[tuple[str, ...]] = [EXPORTED]
+        for number, one in enumerate(reversed(found), start=1):
+            before, after = one.p99
+            figures = [
+                one.before.get("mean"), one.predicted.get("mean"), one.after.get("mean"), one.after.get("margin"),
+                before and before.p99_ms, one.predicted.get("p99"), after and after.p99_ms,
+                one.before.get("batch"), one.predicted.get("batch"), one.after.get("batch"),
+                one.before.get("rate"), one.after.get("rate"),
+            ]  # fmt: skip
+            made.append(
+                (
+                    str(number),
+                    units.moment(one.wall, utc=view.utc),
+                    one_line(one.by, 60),
+                    one_line(one.change, 300),
+                    *("" if value is None else f"{value:.6g}" for value in figures),
+                    f"run {after.id}" if after is not None else "",
+                    one.verdict,
+                    state_words(one),
+                    one.id,
+                )
+            )
+        return made
+
+
+EXPORTED = (
+    "#", "when", "by", "change", "mean ms before", "mean ms predicted", "mean ms measured", "± ms (95 %)",
+    "p99 ms before", "p99 ms predicted", "p99 ms measured", "batch before", "batch predicted", "batch measured",
+    "req/s before", "req/s measured", "p99 from", "verdict", "state", "id",
+)  # fmt: skip
+
+
+def p99_words(one: Experiment) -> str:
+    """`3.7 → 2.7 run 9`: by load runs alone, the last of each side."""
+    before, after = one.p99
+    if before is None and after is None:
+        return units.NONE
+    shown = [units.NONE if run is None else units.millis(run.p99_ms) for run in one.p99]
+    last = after or before
+    assert last is not None
+    return f"{shown[0]} → {shown[1]} run {last.id}"
+
+
+def state_words(one: Experiment) -> str:
+    """`best, on disk`."""
+    return f"best, {one.state}" if one.best else one.state
 
 
 HEADS = {
@@ -193,7 +297,9 @@ HEADS = {
     "when": "WHEN",
     "by": "BY",
     "change": "CHANGE",
+    "predicted": "PRED ms",
     "mean": "MEAN ms",
+    "p99": "p99 ms (from)",
     "batch": "BATCH",
     "util": "UTIL %",
     "verdict": "VERDICT",
@@ -202,19 +308,21 @@ HEADS = {
 
 
 def _columns(cells: int) -> dict[str, int]:
-    """Cells of each column, in order; who, batch and utilisation give way where there is no room."""
+    """Cells of each column, in order; utilisation, prediction, who and batch give way where there is no room."""
     sizes = {
         "number": NUMBER,
         "when": WHEN,
         "by": BY,
         "change": 0,
+        "predicted": PREDICTED,
         "mean": MEAN,
+        "p99": P99,
         "batch": BATCH,
         "util": UTIL,
         "verdict": VERDICT,
         "state": STATE,
     }
-    for name in ("util", "by", "batch", "mean"):
+    for name in ("util", "predicted", "by", "batch", "p99", "mean"):
         if cells - sum(sizes.values()) >= LEAST_CHANGE:
             break
         del sizes[name]

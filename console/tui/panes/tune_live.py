@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING
 
 from console.core import units
 from console.core.histograms import quantile
-from console.core.model import GpuState, ModelRow, Window
+from console.core.model import GpuState, ModelRow, Sign, Window
 from console.core.text import one_line
 from console.planning import batching_change as change
 from console.tui.panes.base import Pane, View, age_line
 from console.tui.panes.percentiles import worded
 from console.tui.panes.tune_form import memory_of_one, values_of
-from console.tui.panes.wording import not_read
+from console.tui.panes.wording import not_read, sign, wrapped
 from console.tui.widgets.cells import Line, cut, left, right
 from console.tui.widgets.lines import Row
 
 if TYPE_CHECKING:
     from console.actions.batching_look import Current, Validated
+    from console.planning.prediction import Prediction
 
-LABEL, LEAST_SOURCE = 9, 7
-LEAST_LIVE, LEAST_MEASURED = 7, 13
+LABEL, LIVE, PREDICTED, MEASURED, SOURCE = 9, 8, 13, 15, 14
+LEAST_LIVE, LEAST_PREDICTED, LEAST_MEASURED, LEAST_SOURCE = 7, 12, 13, 8
+TRUST_SIGNS: Mapping[str, Sign] = {"good": "ok", "fair": "warn", "poor": "fail"}
 FIGURES = ("rate", "mean", "wait", "batch", "execs", "busy", "util")
 BOTH = "both copies"
 ON_CPU = "KIND_CPU"
@@ -56,7 +58,14 @@ def figures_of_window(window: Window, instances: int | None, util: float | None)
 
 def figures_of_outcome(figures: Mapping[str, float], when: str) -> dict[str, float]:
     """What `batching.set` measured: `when` is before or after."""
-    names = {"rate": f"rate_{when}", "mean": f"mean_{when}_ms", "wait": f"wait_{when}_ms", "batch": f"batch_{when}"}
+    names = {
+        "rate": f"rate_{when}",
+        "mean": f"mean_{when}_ms",
+        "wait": f"wait_{when}_ms",
+        "batch": f"batch_{when}",
+        "execs": f"execs_{when}",
+        "margin": f"margin_{when}_ms",
+    }
     return {name: figures[key] for name, key in names.items() if key in figures}
 
 
@@ -101,8 +110,17 @@ def peak(
     return Peak(f"{of}, {'fits' if fits else 'may not fit'}", source, fits)
 
 
+@dataclass(frozen=True)
+class Predicted:
+    """What prediction says of the form's settings, or why it says nothing."""
+
+    told: Prediction | None = None
+    why: str = ""
+    pending: bool = False
+
+
 class TuneLive(Pane):
-    """LIVE, MEASURED, SOURCE."""
+    """LIVE, PREDICTED, MEASURED, SOURCE."""
 
     FIELDS = ("models", "gpu", "stats")
 
@@ -113,9 +131,10 @@ class TuneLive(Pane):
         self.measuring: float | None = None
         """Share of the window that is over while `m` measures."""
         self.peak: Peak | None = None
+        self.predicted = Predicted()
 
     def title(self, view: View) -> Line:
-        return (("Live, measured", "title"),)
+        return (("Live, predicted, measured", "title"),)
 
     def note(self, view: View) -> Line:
         window = self.row.flow.w10 if self.row is not None and self.row.flow else None
@@ -126,21 +145,45 @@ class TuneLive(Pane):
         if self.row is None:
             return not_read("statistics", (view.snapshot.stats,), view.width)
         sizes = _columns(view.width)
-        live, measured, source = sizes
-        head = left("", LABEL) + right("LIVE", live) + right("MEASURED", measured) + "  " + left("SOURCE", source)
+        live, predicted, measured, source = sizes
+        head = left("", LABEL) + right("LIVE", live) + right("PREDICTED", predicted) + right("MEASURED", measured)
+        head += f"  {left('SOURCE', source)}" if source else ""
         made = [Row(((head, "label"),))]
         window = self.row.flow.w10 if self.row.flow else None
         now = {} if window is None else figures_of_window(window, self.row.instances, _util(view))
         for name, words, source_words in ROWS:
             if name == "p99":
                 tail, origin = _tail(self.row)
-                made.append(_row(words, tail, self._told(name), origin, sizes))
+                made.append(_row(words, tail, self._forecast(name), self._told(name), origin, sizes))
             else:
-                made.append(_row(words, _shown(name, now.get(name)), self._told(name), source_words, sizes))
+                shown = _shown(name, now.get(name))
+                made.append(_row(words, shown, self._forecast(name), self._told(name), source_words, sizes))
         made += self._memory(view, sizes)
         return [*made, *self._footnotes(view)]
 
-    def _memory(self, view: View, sizes: tuple[int, int, int]) -> list[Row]:
+    def _forecast(self, name: str) -> str:
+        """`1.84 ±0.1`; `–` where nothing is predicted."""
+        told = self.predicted.told
+        if told is None:
+            return "…" if self.predicted.pending else units.NONE
+        if name == "util":
+            return "not told"
+        figure = {
+            "rate": told.throughput,
+            "mean": told.mean_ms,
+            "wait": told.wait_ms,
+            "p99": told.p99_ms,
+            "batch": told.batch,
+            "execs": told.executions_per_s,
+            "busy": told.busy,
+        }[name]
+        if figure.value is None:
+            return "no end" if told.saturated and name in ("mean", "wait", "p99") else units.NONE
+        scale = 100.0 if name == "busy" else 1.0
+        shown = _shown("mean" if name == "p99" else name, scale * figure.value)
+        return shown if not figure.error else f"{shown} ±{_margin(scale * figure.error)}"
+
+    def _memory(self, view: View, sizes: tuple[int, int, int, int]) -> list[Row]:
         assert self.row is not None
         groups = self.row.config.instance_groups if self.row.config is not None else ()
         on_cpu = bool(groups) and all(group.kind == ON_CPU for group in groups)
@@ -148,21 +191,35 @@ class TuneLive(Pane):
         memory = units.NONE if none else "?" if self.row.memory is None else units.gib(self.row.memory)
         told = one_line(self.row.memory_origin or "unseen", 20)
         origin = "on CPU" if on_cpu else "its steps" if self.row.ensemble else told
-        made = [_row("VRAM GiB", memory, units.NONE, origin, sizes)]
+        made = [_row("VRAM GiB", memory, units.NONE, units.NONE, origin, sizes)]
         if self.peak is not None:
             style = {True: "", False: "warn", None: "unknown"}[self.peak.fits]
-            room = sizes[0] + sizes[1]
+            room = sizes[0] + sizes[1] + sizes[2]
             text = (left("  at peak", LABEL), "label"), (right(self.peak.text, room), style)
-            made.append(Row((*text, (f"  {cut(self.peak.source, sizes[2])}", "dim"))))
+            end: Line = ((f"  {cut(self.peak.source, sizes[3])}", "dim"),) if sizes[3] else ()
+            made.append(Row((*text, *end)))
         return made
 
     def _footnotes(self, view: View) -> list[Row]:
+        made = self._trust(view.width)
         if self.measuring is not None:
-            return [Row(((f"measuring: {100 * self.measuring:.0f} %", "key"),))]
+            return [*made, Row(((f"measuring: {100 * self.measuring:.0f} %", "key"),))]
         if self.measured is None:
-            return [Row((("m measures now; A measures before and after", "dim"),))]
+            return [*made, Row(((cut("m measures now; A measures before and after", view.width), "dim"),))]
         told = f"measured {view.clock(self.measured.wall)} {self.measured.origin}"
-        return [Row(((told, "dim"),))]
+        return [*made, Row(((cut(told, view.width), "dim"),))]
+
+    def _trust(self, cells: int) -> list[Row]:
+        """How far the prediction holds, and the gravest reason why it does not further."""
+        found = self.predicted
+        if found.told is None:
+            text = "predicting …" if found.pending else found.why and f"not predicted: {one_line(found.why, 300)}"
+            return [Row(((line, "dim"),)) for line in wrapped(text, cells, most=2)] if text else []
+        trust = found.told.trust
+        reason = f": {one_line(found.told.reasons[0], 300)}" if found.told.reasons else ""
+        head: Line = (sign(TRUST_SIGNS[trust]), (" ", ""))
+        lines = wrapped(f"batcher model, trust {trust}{reason}", cells - 2, most=2)
+        return [Row((*(head if not at else (("  ", ""),)), (line, ""))) for at, line in enumerate(lines)]
 
     def _told(self, name: str) -> str:
         found = self.measured
@@ -172,7 +229,7 @@ class TuneLive(Pane):
         return f"{_shown(name, found.before[name])} → {after}" if name in found.before else after
 
     def changes(self) -> object:
-        return (self.row, self.measured, self.measuring, self.peak)
+        return (self.row, self.measured, self.measuring, self.peak, self.predicted)
 
 
 ROWS = (
@@ -187,23 +244,34 @@ ROWS = (
 )
 
 
-def _columns(cells: int) -> tuple[int, int, int]:
-    """Cells of LIVE, MEASURED and SOURCE."""
-    rest = cells - LABEL - 2
-    source = max(LEAST_SOURCE, min(14, rest - LEAST_LIVE - LEAST_MEASURED))
-    live = max(LEAST_LIVE, min(20, (rest - source) * 2 // 5, rest - source - LEAST_MEASURED))
-    return live, max(LEAST_MEASURED, min(24, rest - source - live)), source
+def _columns(cells: int) -> tuple[int, int, int, int]:
+    """Cells of LIVE, PREDICTED, MEASURED and SOURCE, which is left out (0) where there is no room for all."""
+    rest = cells - LABEL
+    least = LEAST_LIVE + LEAST_PREDICTED + LEAST_MEASURED
+    source = 0 if rest < least + 2 + LEAST_SOURCE else min(SOURCE, rest - 2 - least)
+    spare = rest - least - (source + 2 if source else 0)
+    live = LEAST_LIVE + min(spare, LIVE - LEAST_LIVE)
+    measured = LEAST_MEASURED + min(max(0, spare - 1), MEASURED - LEAST_MEASURED)
+    predicted = LEAST_PREDICTED + min(max(0, spare - 3), PREDICTED - LEAST_PREDICTED)
+    return live, predicted, measured, source
 
 
-def _row(label: str, live: str, measured: str, source: str, sizes: tuple[int, int, int]) -> Row:
+def _row(label: str, live: str, predicted: str, measured: str, source: str, sizes: tuple[int, int, int, int]) -> Row:
+    end: Line = ((f"  {left(source, sizes[3])}", "dim"),) if sizes[3] else ()
     return Row(
         (
             (left(label, LABEL), "label"),
             (right(live, sizes[0]), "value"),
-            (right(measured, sizes[1]), "value"),
-            (f"  {left(source, sizes[2])}", "dim"),
+            (right(predicted, sizes[1]), "value"),
+            (right(measured, sizes[2]), "value"),
+            *end,
         )
     )
+
+
+def _margin(error: float) -> str:
+    """Two figures are enough of an error."""
+    return f"{error:.0f}" if error >= 9.95 else f"{error:.1f}" if error >= 0.995 else f"{error:.2f}"
 
 
 def _shown(name: str, value: float | None) -> str:
@@ -227,4 +295,4 @@ def _tail(row: ModelRow) -> tuple[str, str]:
         if one.q == 0.99:
             return units.millis(one.ms), "summary, 60 s"
     found = quantile(metrics.first_response, 0.99) if metrics is not None and metrics.first_response else None
-    return (worded(found), "histogram") if found is not None else (units.NONE, "none")
+    return (worded(found), "histogram") if found is not None else (units.NONE, "none: L")

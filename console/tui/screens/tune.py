@@ -6,7 +6,8 @@ is the same plan that `A` shows. Nothing here changes the box: `A`, `W` and `u` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -16,6 +17,7 @@ from console.core import units
 from console.core.model import ContainerState, ModelRow, ModelStats
 from console.core.rates import window_between
 from console.core.store import rows_named
+from console.core.text import one_line
 from console.planning import batching_change as change
 from console.tui.acting import FromThread
 from console.tui.acts import Act
@@ -25,18 +27,20 @@ from console.tui.lane import Lane
 from console.tui.panes.base import Pane, View
 from console.tui.panes.form_pane import FormPane
 from console.tui.panes.tune_change import TuneChange
-from console.tui.panes.tune_experiments import SET, TuneExperiments
+from console.tui.panes.tune_experiments import SET, SWEEP, TRIAL, TRIED, TuneExperiments
 from console.tui.panes.tune_form import (
     TuneForm,
     change_words,
     changed_rows,
     form_rows,
+    form_values,
     notes_of,
     reasons,
     values_of,
 )
 from console.tui.panes.tune_live import (
     Measured,
+    Predicted,
     TuneLive,
     figures_of_outcome,
     figures_of_window,
@@ -52,13 +56,17 @@ from console.tui.widgets.lines import Row
 if TYPE_CHECKING:
     from console.actions.batching_look import Current
     from console.core.plan import Plan
+    from console.planning.prediction import Prediction
     from console.tui.app import ConsoleApp
+    from console.tui.tuner import LoadRun
 
 ORDER = ("tune-form", "tune-live", "tune-change", "tune-experiments")
 MEASURE_FOR = 10.0
 """Seconds of the window that `m` measures."""
 PLAN_AFTER = 0.3
 """Seconds without an edit after which the plan is reckoned anew."""
+PREDICT_EVERY = 20.0
+"""Seconds after which a prediction is made anew, as the traffic changes."""
 LOOK_AGAIN = 5.0
 """Seconds after which a look that failed is tried again."""
 FORM_WIDTH = 57
@@ -93,6 +101,8 @@ class TuneScreen(BoxScreen):
         ("open", "edit"),
         ("tune.less", "→ step"),
         ("tune.apply", "apply"),
+        ("tune.try", "try"),
+        ("tune.sweep", "sweep"),
         ("tune.keep", "keep"),
         ("undo", "revert"),
         ("tune.measure", "measure"),
@@ -104,8 +114,9 @@ class TuneScreen(BoxScreen):
     FOOTERS = (
         ("form", (("open", "edit"), ("tune.less", "→ step"), "tune.presets", "pane.next", "maximise",
                   ("escape", "leaves the field, then the screen"))),
-        ("change", (("tune.apply", "apply (plan)"), ("tune.keep", "keep on disk (plan)"), ("undo", "revert (plan)"),
-                    "tune.measure", "tune.loadtest", "palette", "help")),
+        ("change", (("tune.apply", "apply (plan)"), ("tune.try", "try, then back (plan)"),
+                    ("tune.sweep", "sweep (plan)"), ("tune.keep", "keep on disk (plan)"), ("undo", "revert (plan)"),
+                    "tune.measure", "tune.export", "tune.loadtest", "palette", "help")),
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -115,12 +126,19 @@ class TuneScreen(BoxScreen):
         self.tuner: LateTuner | None = None
         self._looks = Lane(self._later)
         self._plans = Lane(self._later)
+        self._predictions = Lane(self._later)
+        self._histories = Lane(self._later)
         self._drafts: dict[str, dict[str, str]] = {}
         """What was typed for other models and not sent."""
+        self._wanted: tuple[str, Mapping[str, str]] | None = None
+        """Values that another screen proposes for a model, until that was looked at."""
         self._seen: object = None
         """What the last look was about: while that stays the same nothing is looked at anew."""
         self._looked = float("-inf")
         self._edits = 0
+        self._predicted_at = float("-inf")
+        self._predicted_for = -1
+        """The edit that the prediction shown is for."""
         self._sample: Sample | None = None
         self._by_m: Measured | None = None
         self._by_run: dict[str, Measured] = {}
@@ -187,6 +205,7 @@ class TuneScreen(BoxScreen):
         self._measure_on(row, view)
         self.live.row = row
         self.live.measured = self._newest_measured()
+        self._predict_again()
         self.form.reasons = self._reasons(row)
         self._show_records()
 
@@ -248,7 +267,9 @@ class TuneScreen(BoxScreen):
             same = [name for name in self.form.form.values if name not in {*self.form.form.changed, *wrong}]
             if same:
                 self.form.form.reset(same)
+            self._put_wanted()
         self._plan_soon()
+        self._read_runs()
         self.app_.refresh_now()
 
     # ------------------------------------------------------------------------------------------------ the form's values
@@ -278,6 +299,7 @@ class TuneScreen(BoxScreen):
     def _plan_soon(self) -> None:
         self._edits += 1
         edits = self._edits
+        self.set_timer(PLAN_AFTER, lambda: self._predict(edits))
         why = self._why_no_plan()
         if why:
             self._told(None, why)
@@ -305,6 +327,40 @@ class TuneScreen(BoxScreen):
             lambda plan, error: self._told(plan, error, wrong=True) if edits == self._edits else None,
         )
 
+    # ------------------------------------------------------------------------------------------------------ predicting
+
+    def _predict(self, edits: int) -> None:
+        """What the form's settings would do; nothing is predicted of what is live or cannot be."""
+        found, now, row, tuner = self.form.found, self.now, self.live.row, self.tuner
+        if edits != self._edits:
+            return
+        if now is None or tuner is None or found is None or not found.changed or found.problems or row is None:
+            self._forecast(Predicted())
+            return
+        settings = change.wanted(now.settings, values_of(self.form.form.values))
+        self._predicted_at = time.monotonic()
+        if self.live.predicted.told is None or edits != self._predicted_for:
+            self._forecast(Predicted(pending=True))
+        self._predicted_for = edits
+
+        def told(prediction: Prediction | None, error: str) -> None:
+            if edits == self._edits:
+                self._forecast(Predicted(prediction, error))
+
+        self._predictions.ask(lambda: tuner.predict(row, settings), told)
+
+    def _forecast(self, predicted: Predicted) -> None:
+        if predicted != self.live.predicted:
+            self.live.predicted = predicted
+            self.live.again()
+
+    def _predict_again(self) -> None:
+        """The traffic changes while a form stands: every PREDICT_EVERY seconds."""
+        old = self.live.predicted
+        due = time.monotonic() - self._predicted_at > PREDICT_EVERY
+        if due and not old.pending and not self._predictions.busy and (old.told is not None or old.why):
+            self._predict(self._edits)
+
     def _told(self, plan: Plan | None, text: str, *, wrong: bool = False) -> None:
         pane = self.change
         pane.plan, pane.told, pane.reckoning = plan, text, False
@@ -314,14 +370,38 @@ class TuneScreen(BoxScreen):
     def request(self) -> Request:
         """What `A` asks for: the form's values, of the model as it was looked at."""
         identity = {"ready": ",".join(map(str, self.now.versions))} if self.now is not None else {}
-        return Request(SET, self.model, values_of(self.form.form.values), identity)
+        values = {**values_of(self.form.form.values), **self._predicted_values()}
+        return Request(SET, self.model, values, identity)
+
+    def _predicted_values(self) -> dict[str, str]:
+        """What is predicted goes into the record of the change, beside what will be measured."""
+        told = self.live.predicted.told
+        if told is None or self._predicted_for != self._edits:
+            return {}
+        figures = {"mean": told.mean_ms, "wait": told.wait_ms, "p99": told.p99_ms, "batch": told.batch}
+        known = [f"{name}={one.value:.4g}" for name, one in figures.items() if one.value is not None]
+        return {change.PREDICTED: ",".join(known)} if known else {}
 
     def put_preset(self, name: str) -> None:
         """Fill in the form."""
+        self._put(change.PRESETS.get(name, {}))
+
+    def fill(self, model: str, values: Mapping[str, str]) -> None:
+        """Fill in the form of `model` with values of batching.set, as soon as that model was looked at."""
+        self._wanted = (model, values)
+        self._put_wanted()
+
+    def _put_wanted(self) -> None:
+        if self._wanted is not None and self.now is not None and self._wanted[0] == self.model:
+            _, values = self._wanted
+            self._wanted = None
+            self._put(values)
+
+    def _put(self, values: Mapping[str, str]) -> None:
         form = self.form.form
         form.reset()
-        for field, text in change.PRESETS.get(name, {}).items():
-            form.put(field, {"true": "on", "false": "off"}.get(text, text))
+        for name, text in form_values(values, form.rows).items():
+            form.put(name, text)
         self.form.again()
         self._judge()
         self._plan_soon()
@@ -380,6 +460,20 @@ class TuneScreen(BoxScreen):
         )
         if mine != self.experiments.records:
             self.experiments.records = mine
+            self._read_runs()
+
+    def _read_runs(self) -> None:
+        """The load runs that stand beside the experiments."""
+        tuner, model = self.tuner, self.model
+        if tuner is None or not model:
+            return
+
+        def told(runs: tuple[LoadRun, ...] | None, error: str) -> None:
+            if model == self.model and runs is not None and runs != self.experiments.runs:
+                self.experiments.runs = runs
+                self.experiments.again()
+
+        self._histories.ask(lambda: tuner.runs(model), told)
 
     def chosen_change(self) -> str | None:
         """`u`: the newest change of this model's batching that can be taken back."""
@@ -422,7 +516,7 @@ def _by_change(records: Iterable[Record]) -> Measured | None:
     """What the newest change of the batching measured at both ends."""
     for one in records:
         outcome = one.outcome.outcome if one.outcome is not None else None
-        if one.intent.action == SET and outcome is not None and outcome.figures:
+        if one.intent.action in TRIED and outcome is not None and outcome.figures:
             after = figures_of_outcome(outcome.figures, "after")
             return Measured(one.wall, "by the change", after, figures_of_outcome(outcome.figures, "before"))
     return None
@@ -547,3 +641,102 @@ class Measure(Command):
             return
         why = screen.measure(view)
         app.tell(why or f"measuring for {units.age(MEASURE_FOR)}")
+
+
+class Export(Command):
+    """Write this model's experiments as Markdown and CSV."""
+
+    ID, KEYS, LABEL, SCOPE = "tune.export", ("E",), "export", "tune"
+
+    def run(self, app: ConsoleApp) -> None:
+        from console.tui.screens.load import export
+
+        screen = tune_here(app)
+        view = screen.live.view if screen is not None else None
+        if screen is None or view is None:
+            return
+        if not screen.experiments.records:
+            app.tell("nothing was tried with this model yet")
+            return
+        name = "".join(char if char.isalnum() or char in "-_" else "_" for char in screen.model)[:80]
+        export(app, f"experiments-{name}", screen.experiments.table(view))
+
+
+class Worded(TuneAct):
+    """Base of the keys that ask for a few words first: `for=5m slo_mean_ms=4`."""
+
+    WORDS = ""
+    """What stands in the field at first."""
+    LINES: tuple[str, ...] = ()
+    PROMPT = "values:"
+
+    def ask(self, app: ConsoleApp, then: Callable[[dict[str, str]], None]) -> None:
+        """The words as values; what they mean is said by the plan."""
+        from console.tui.widgets.small_dialogs import Typed
+
+        def typed(text: str | None) -> None:
+            if not text:
+                return
+            values: dict[str, str] = {}
+            for word in text.split():
+                name, equals, value = word.partition("=")
+                if not equals or not name or not value:
+                    app.tell(f"{one_line(word, 40)!r} is no value; write name=value")
+                    return
+                values[name] = value
+            then(values)
+
+        app.push_screen(Typed(self.LABEL, self.LINES, self.PROMPT, self.WORDS, "Plan"), typed)
+
+
+class Try(Worded):
+    """Try the form for a while: it goes back by itself (plan first); while it runs: keep it (plan first)."""
+
+    ID, KEYS, LABEL = "tune.try", ("V",), "try, then back"
+    WORDS = "for=5m"
+    LINES = (
+        "It goes back by itself when the time is over, a goal is broken, or a request fails; V again keeps it.",
+        "for=5m   slo_mean_ms=4 or slo_p99_ms=9   broken_for=10s   max_errors=0",
+    )
+
+    def why_off(self, app: ConsoleApp) -> str | None:
+        return None if self._running(app) else super().why_off(app)
+
+    def why_not(self, app: ConsoleApp) -> str | None:
+        return Apply().why_not(app)
+
+    @staticmethod
+    def _running(app: ConsoleApp) -> bool:
+        running = app.acting.running
+        return running is not None and running.plan.action == TRIAL and not app.read_only
+
+    def run(self, app: ConsoleApp) -> None:
+        screen = tune_here(app)
+        if screen is None:
+            return
+        running = app.acting.running
+        if running is not None and self._running(app):
+            app.acting.request(Request("batching.accept", running.plan.target.name), beside=True)
+            return
+        asked = screen.request()
+        self.ask(
+            app,
+            lambda values: app.acting.request(Request(TRIAL, asked.target, {**asked.values, **values}, asked.identity)),
+        )
+
+
+class SweepKey(Worded):
+    """Sweep: look for the best setting by prediction and short live trials (plan first)."""
+
+    ID, KEYS, LABEL = "tune.sweep", ("S",), "sweep"
+    WORDS = "objective=throughput budget=5m"
+    LINES = (
+        "What ran before is loaded again afterwards, unless keep=true. It measures the traffic that comes.",
+        "objective=throughput, p99 or mean   slo_p99_ms=9   budget=5m   load=concurrency=16   keep=true",
+    )
+
+    def run(self, app: ConsoleApp) -> None:
+        screen = tune_here(app)
+        if screen is not None:
+            model = screen.model
+            self.ask(app, lambda values: app.acting.request(Request(SWEEP, model, values)))
