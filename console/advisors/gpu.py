@@ -172,7 +172,9 @@ def heat(look: Look) -> Iterator[Verdict]:
         how = _slowed(look, gpu, HEAT, "V06")
         if how:
             title = entry.say("title", gpu=gpu.index, temp=units.whole(gpu.temp_c), sm=gpu.sm_mhz, max=gpu.sm_max_mhz)
-            yield verdict(look, "V06", title, [how], figures=_clock_figures(gpu), source="NVML")
+            hours = ", ".join(map(str, look.history.heat_hours))
+            lines = [how, entry.say("hours", hours=hours)] if hours else [how]
+            yield verdict(look, "V06", title, lines, figures=_clock_figures(gpu), source="NVML")
 
 
 def _clock_figures(gpu: GpuState) -> str:

@@ -1,5 +1,6 @@
 """The recorder: keeps the last hour of snapshots in memory, and writes it and what follows to files while it is on.
 
+A line for each minute goes to another file beside them (clients/minute_files.py).
 All work is done in a thread of its own: a slow disk holds up neither the screen nor a source. The hour in memory is
 what the files hold, frame by frame (clients/recording.py), so switching on writes what there is already and goes on.
 A full disk, a folder without rights: recording stops, says why, and whoever records goes on without it.
@@ -19,8 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from console.clients import minute_files
 from console.clients.files import private_folder, sync_folder
 from console.clients.recording import SUFFIX, FrameMaker, files, fixed_frame, minute_mark
+from console.core.minutes import Minute, Rollup
 from console.core.model import LogLine, Snapshot
 from console.core.recorded import Writer
 
@@ -224,6 +227,9 @@ class Recorder:
         self._last_wall = 0.0
         self._kept: deque[_Kept] = deque(maxlen=KEPT)
         self._fixed: dict[str, bytes] = {}
+        self._rollup = Rollup()
+        self._rolled: deque[Minute] = deque(maxlen=KEPT)
+        """Minutes whose line is in no file yet."""
         self._out: Folder | None = None
 
     # ------------------------------------------------------------------------------------------ from whoever records
@@ -285,6 +291,10 @@ class Recorder:
             self._begin_minute(snapshot, {one.id for one in written.fixed})
         assert self._maker is not None
         self._maker.add(written.line)
+        minute = self._rollup.add(snapshot)
+        if minute is not None:
+            self._rolled.append(minute)
+            self._write(self._write_rolled)
         self._last_wall = snapshot.wall
         if fresh or snapshot.mono >= self._cut_at:
             self._cut_at = snapshot.mono + FLUSH
@@ -362,6 +372,13 @@ class Recorder:
             for id_ in sorted(kept.fixed):
                 out.fixed(id_, self._fixed[id_])
             self._file(out, kept)
+
+        self._write_rolled(out)
+
+    def _write_rolled(self, out: Folder) -> None:
+        while self._rolled:
+            minute_files.append(out.path, self._rolled[0])
+            self._rolled.popleft()
 
     @staticmethod
     def _file(out: Folder, kept: _Kept) -> None:

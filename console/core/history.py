@@ -108,6 +108,9 @@ class History:
     def __init__(self) -> None:
         self._series: dict[str, Series] = {}
         self._forgot = float("-inf")
+        self.heat_hours: tuple[int, ...] = ()
+        """Hours of the day in which heat slowed a card on each of the last days, as recorded minutes show; () where
+        nothing shows that."""
 
     def record(self, mono: float, values: Mapping[str, float | None]) -> None:
         """Add one sample to each series; None is no sample (a gap, never a 0)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -13,6 +14,7 @@ from textual.binding import BindingsMap
 from textual.screen import Screen
 
 import console.tui.acts
+import console.tui.export_acts
 import console.tui.form_acts
 import console.tui.jumps
 import console.tui.shell_act  # noqa: F401  (all register their commands)
@@ -26,6 +28,7 @@ from console.tui.acting import Acting, FromThread
 from console.tui.alarms import Alarms
 from console.tui.careful import CarefulApp
 from console.tui.cost import OwnCost
+from console.tui.days import ALWAYS_ON, Days
 from console.tui.desk import Desk
 from console.tui.load_acts import StopLoad
 from console.tui.loads import Doors, Loads
@@ -112,6 +115,7 @@ class ConsoleApp(CarefulApp):
         """Recorded time; None in a console over a box."""
         self.store: Store = Store() if playback is None else playback.store
         self.recording = Recording(self, make_recorder)
+        self.days = Days(self, self._day_folders if make_recorder is not None or playback is not None else None)
         self.acting = Acting(self, desk)
         self.loads = Loads(self, doors)
         self.alarms = Alarms(self, alerts, self._emit)
@@ -174,6 +178,16 @@ class ConsoleApp(CarefulApp):
     def now(self) -> tuple[float, float]:
         """(wall, monotonic) time, in a replay the recorded one."""
         return (time.time(), time.monotonic()) if self.playback is None else self.playback.now()
+
+    def _day_folders(self) -> tuple[Path, ...]:
+        """Where minutes of the last days may lie; () while that is not known."""
+        if self.playback is not None:
+            place = self.playback.player.place
+            return (place if place.is_dir() else place.parent,)
+        recorder = self.recording.recorder
+        if recorder is None:
+            return ()
+        return (recorder.folder,) if self.session.simulated is not None else (recorder.folder, ALWAYS_ON)
 
     def back(self, *, quit_on_overview: bool) -> None:
         """One screen back; on the Overview quit (where that is wanted)."""
@@ -242,6 +256,7 @@ class ConsoleApp(CarefulApp):
         if self.playback is not None:
             self.playback.take_log(self.log_lines)
         self.recording.moment(snapshot)
+        self.days.look(wall)
         self._lead(snapshot)
         box = self.box
         if not box.ready:

@@ -168,6 +168,13 @@ def test_heat_by_the_drivers_counter(reason: str) -> None:
     assert found[0].lines == ("62 % of the last 30 s, by the driver's counter",)
 
 
+def test_hours_that_come_again_each_day_are_said() -> None:
+    history = counters("heat_software", 0.62)
+    history.heat_hours = (15, 16)
+    (found,) = [one for one in once(box(card(**HOT)), history) if one.id == "V06"]
+    assert found.lines[-1] == "the same hours each day: 15, 16"
+
+
 @pytest.mark.parametrize(("seconds", "told"), [(2, []), (3, ["V06"])])
 def test_heat_by_samples(seconds: int, told: list[str]) -> None:
     assert [id_ for id_ in ids(once(box(card(**HOT)), samples("heat_hardware", seconds))) if id_ == "V06"] == told

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from textual.pilot import Pilot
@@ -24,10 +23,17 @@ from tests.fakes.session import FakeSession
 from tests.tui.stage import settled, text_of
 
 
+class Spec:
+    """Of a box whose state lies where the console's does."""
+
+    def state_in(self, folder: Path) -> Path:
+        return folder
+
+
 @asynccontextmanager
 async def recorded(tmp_path: Path, *, spec: bool = True) -> AsyncIterator[tuple[ConsoleApp, Pilot[None]]]:
     session = FakeSession(drawn_box().snapshot, items=[LogLine(1.0, "stderr", "a line")])
-    session.spec = SimpleNamespace(state_in=lambda folder: folder) if spec else None
+    session.spec = Spec() if spec else None
     app = ConsoleApp(
         session,
         load(folders()),

@@ -18,6 +18,7 @@ from console.tui.commands import Command
 from console.tui.panes.base import Pane, View
 from console.tui.panes.timeline_charts import TimelineCharts, charts
 from console.tui.panes.timeline_compare import TimelineCompare
+from console.tui.panes.timeline_days import SHOWN, TimelineDays
 from console.tui.panes.timeline_events import TimelineEvents, key_of
 from console.tui.panes.timeline_scale import SPANS
 from console.tui.screens.base import BoxScreen, Places
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 EDGES = 2
 BELOW_LEAST = 7
+DAYS_FROM = 118
+"""Columns that the table of hours needs with what it says beside them."""
 NEAR = 1.0
 """Seconds: an event that close to the cursor is the one under it."""
 
@@ -58,6 +61,7 @@ class TimelineScreen(BoxScreen):
         yield TimelineCharts(id="timeline-charts")
         yield TimelineEvents(id="timeline-events")
         yield TimelineCompare(id="timeline-compare")
+        yield TimelineDays(id="timeline-days")
 
     @property
     def charts(self) -> TimelineCharts:
@@ -68,6 +72,11 @@ class TimelineScreen(BoxScreen):
     def compared(self) -> TimelineCompare:
         """The table at the lower left."""
         return cast("TimelineCompare", self.panes["timeline-compare"])
+
+    @property
+    def days(self) -> TimelineDays:
+        """The table of hours below all."""
+        return cast("TimelineDays", self.panes["timeline-days"])
 
     @property
     def listed(self) -> TimelineEvents:
@@ -81,13 +90,20 @@ class TimelineScreen(BoxScreen):
         if self.compact:
             below = "timeline-events" if self.charts.at is None else "timeline-compare"
             return {"timeline-charts": upper, below: lower}
+        wanted_days = SHOWN + 1 + EDGES if self.days.minutes and lower.width >= DAYS_FROM else 0
+        places = {"timeline-charts": upper}
+        if wanted_days and lower.height - wanted_days >= BELOW_LEAST:
+            lower, places["timeline-days"] = lower.split_horizontal(lower.height - wanted_days)
         left, right = lower.split_vertical(lower.width * 48 // 100)
-        return {"timeline-charts": upper, "timeline-compare": left, "timeline-events": right}
+        return {**places, "timeline-compare": left, "timeline-events": right}
 
     def adapt(self, view: View) -> None:
         for pane in self.panes.values():
             pane.frame = "rule" if view.compact else "box"
         self._follow_cursor(view)
+        had_days, self.days.minutes = bool(self.days.minutes), self.app_.days.minutes
+        if had_days != bool(self.days.minutes):
+            self.relayout()
         wanted = len(charts(view)) + 2
         if wanted != self._chart_rows:
             self._chart_rows = wanted
