@@ -41,7 +41,8 @@ class Alarms:
 
         app = self._app
         simulated = app.session.simulated is not None
-        self.watch = Watch(self._settings, app.state.folder, app.host, failed=self._emit, hooks=not simulated)
+        folder = app.state.folder / "simulated" if simulated else app.state.folder
+        self.watch = Watch(self._settings, folder, app.host, failed=self._emit, hooks=not simulated)
 
     def look(self, snapshot: Snapshot) -> bool:
         """Judge this moment when it is time to; True when that made events."""
@@ -78,7 +79,7 @@ class Alarms:
         """`:silence`: for how long."""
         from console.tui.widgets.small_dialogs import Typed
 
-        lines = ("No bell, no desktop notice and no hook, in every console and recorder of yours; the screen goes on.",)
+        lines = ("No bell, no desktop notice and no hook, in any gpuconsole of this user.", "The screen goes on.")
         dialog = Typed("Silence alerts", lines, "for (30m, 2h; 0 ends it):", "1h", "Silence")
         self._app.push_screen(dialog, lambda text: self.be_silent(text) if text else None)
 

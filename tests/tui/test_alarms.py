@@ -79,6 +79,8 @@ async def test_an_alert_shows_in_header_and_timeline(tmp_path: Path, monkeypatch
         assert "alert: GPU 0 is at 85 °C or more" in text_of(app)
         assert app.alarms.watch is not None
         assert not app.alarms.watch._caller._hook.is_set, "a simulated box calls nobody"
+        app.alarms.be_silent("1h")
+        assert [path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("alerts-*")] == ["simulated"]
 
 
 async def test_without_settings_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import console.tui.export_acts
 import console.tui.form_acts
 import console.tui.jumps
 import console.tui.load_acts
