@@ -71,7 +71,7 @@ def test_a_steady_run() -> None:
     ("load", "one", "ended", "words"),
     [
         (CLOSED, client([100] * 5, [2.0] * 5), "duration", "not judged: 5 s are too short"),
-        (CLOSED, client([100] * 12, [2.0] * 12), "stopped", "not judged"),
+        (CLOSED, client([100] * 12, [2.0] * 12), "stopped", "not judged: it was ended early"),
         (CLOSED, client([5] * 12, [2.0] * 12), "duration", "not judged: 20 answers"),
         (make("open", "1..9", 12.0), client([100] * 12, [2.0] * 12), "duration", "level changes by itself"),
         (
@@ -144,6 +144,7 @@ def test_counts_and_the_difference_of_the_means() -> None:
     shed = run(CLOSED, replace(one, errors={"http 503": Failed(5)}), Server(1200, 2, 1.4))
     assert verdict.counts(shed).endswith("; 3 failures are in no counter of it")
     lost = run(CLOSED, replace(one, errors={"timeout": Failed(60)}), Server(1260, 0, 1.4))
+    assert verdict.gap(lost) == ""
     assert verdict.counts(lost).endswith(": 60 of our failed requests are successes to it")
     assert verdict.counts(run(CLOSED, one, None)) == verdict.gap(run(CLOSED, one, None)) == ""
 
