@@ -260,7 +260,7 @@ class Ways(Struct, frozen=True):
     off: dict[str, str]
     """Way -> why it cannot be gone whatever memory there is."""
     outage: Outage | None
-    """How long a restart takes; None where no container is seen."""
+    """How long a restart takes; None where it cannot be."""
     load_s: float | None
     """Seconds that the last load took."""
     busy: float | None = None
@@ -300,7 +300,8 @@ def find(box: Box, seen: ModelLook, new: int, load_s: float | None) -> Ways:
     """Look at what each way rests on."""
     found = memory(box, seen, new)
     off = {"instances": alone_off(seen), "restart": restart_off(box, seen, new)}
-    return Ways(fit(seen, new, found), alone_fit(seen, found), off, _outage(box, seen), load_s, busy_alone(box, seen))
+    outage = None if off["restart"] else _outage(box, seen)  # it reads the log since the last start
+    return Ways(fit(seen, new, found), alone_fit(seen, found), off, outage, load_s, busy_alone(box, seen))
 
 
 def _outage(box: Box, seen: ModelLook) -> Outage | None:
@@ -350,6 +351,8 @@ def _seen_alone(ways: Ways) -> str:
 
 
 def _restart_gap(ways: Ways, loads: bool) -> str:
+    if ways.off["restart"]:
+        return units.NONE
     seconds = ways.gap_s("restart", loads)
     if seconds is None or ways.outage is None or ways.outage.serving_after is None:
         return "not known"

@@ -130,7 +130,7 @@ def test_where_a_start_would_serve_something_else(
     file = repository / M / "config.pbtxt"
     file.write_text(f"{file.read_text()}\n{policy}\n")
     plan = Swap().plan(box, M, {"version": version})
-    assert way(plan).impossible == why
+    assert (way(plan).impossible, way(plan).gap) == (why, "–")
     assert Swap().plan(box, M, {"version": version, "way": "restart"}).refused == f"way=restart cannot be gone: {why}"
 
 
