@@ -19,6 +19,7 @@ from tests.bench.changes import under_change
 from tests.bench.load import against_perf_analyzer
 from tests.bench.prediction import against_reality, grid_cost
 from tests.bench.proxy import Proxy
+from tests.bench.recording import record_costs
 from tests.bench.terminal import Cost, Terminal, first_paint, measure
 from tests.lab import podman
 from tests.lab.fixtures import Lab
@@ -58,7 +59,13 @@ def main() -> int:
     load.add_argument("--repeats", type=int, default=5)
     load.add_argument("--seconds", type=float, default=6.0)
     load.add_argument("--perf-analyzer", default="", help="the binary; fetched where this is left out")
+    record = commands.add_parser("record", help="bytes, CPU and memory of a recording, and how long a jump takes")
+    record.add_argument("--seconds", type=float, default=900.0)
+    record.add_argument("--hours", type=float, default=24.0, help="of the made-up recording that is jumped in")
+    record.add_argument("--scene", default="healthy")
     options = parser.parse_args()
+    if options.command == "record":
+        return record_costs(options.seconds, options.hours, options.scene)
     if options.command == "prediction":
         return grid_cost() if options.grid else against_reality(options.settings, options.seed)
     if options.command == "check":
