@@ -28,6 +28,8 @@ MOST_REQUESTS = 20_000_000
 MOST_STEPS = 50
 RAMP_PIECES = 10
 """Of a ramp, figures are told for so many parts of it, each a second long at least."""
+MOST_PIECES = 100
+"""Of all ramps together."""
 MOST_RATES = 3600
 RATE_FILE = "--rate-file"
 NS = 1_000_000_000
@@ -135,7 +137,8 @@ def pieces(load: Load) -> tuple[Step, ...]:
         return _grouped(load.steps)
     found: list[Step] = []
     for step in load.steps:
-        number = 1 if step.first == step.last else max(1, min(RAMP_PIECES, int(step.seconds)))
+        most = min(RAMP_PIECES, MOST_PIECES // len(load.steps), int(step.seconds))
+        number = 1 if step.first == step.last else max(1, most)
         rise = (step.last - step.first) / number
         found += [
             Step(step.first + rise * at, step.first + rise * (at + 1), step.seconds / number) for at in range(number)

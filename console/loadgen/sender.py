@@ -76,7 +76,7 @@ class Sender:
         self._owed = [0.0 for _ in order.models]
         """Of each model, its share of what was sent less what it got of that."""
         self._active = 0
-        self._tally = Tally(0, 0)
+        self._tally = Tally()
         self._over = ""
         """Why no more is sent; "" while it goes on."""
         self._go = False
@@ -100,7 +100,7 @@ class Sender:
         except BrokenError as error:
             self._tell(Broken(str(error)))
             return
-        warm = Tally(0, 0, (), len(self._turns))
+        warm = Tally((), len(self._turns))
         if self._order.warm_up is not None:
             warm = self._part(self._order.warm_up)
         self._tell(Warmed(warm.done, warm.failed, len(self._all), warm.answered))
@@ -121,8 +121,9 @@ class Sender:
     # -------------------------------------------------------------------------------------------------------- a part
 
     def _part(self, load: Load) -> Tally:
+        tally = self._tally = Tally(pieces(load), len(self._turns))
         start = time.monotonic_ns()
-        tally = self._tally = Tally(start, start + round(load.seconds * NS), pieces(load), len(self._turns))
+        tally.begin(start, start + round(load.seconds * NS))
         self._left = load.most
         self._sending = True
         due = intended(load) if self._open_loop else iter(())

@@ -37,26 +37,31 @@ class _Stage:
 class Tally:
     """One part: warm-up or the measured one. Times are monotonic ns."""
 
-    def __init__(self, start: int, end: int, pieces: Sequence[Step] = (), models: int = 1) -> None:
-        """`pieces` of the load, and models where it asks several, have figures of their own."""
-        self.start = start
-        self.end = end
-        """When its last request is due; answers up to here make the throughput."""
+    def __init__(self, pieces: Sequence[Step] = (), models: int = 1) -> None:
+        """`pieces` of the load, and models where it asks several, have figures of their own. Takes half a millisecond
+        for each: made before the part begins."""
+        self.start = self.end = 0
         self.sent = self.done = self.failed = self.in_time = self.late = 0
         self.errors: dict[str, Failed] = {}
         self._pieces = pieces
-        ends = accumulate(piece.seconds for piece in pieces)
-        self._ends = [start + round(at * 1e9) for at in ends][:-1]
+        self._ends: list[int] = []
         """Where one piece ends and the next begins."""
         self._stages = [_Stage() for _ in pieces or (None,)]
         self._models = [_Stage() for _ in range(models)] if models > 1 else []
         self.slices: list[Slice] = []
         self.late_ns = self.late_max_ns = 0
-        self._cpu = time.process_time()
+        self._cpu = 0.0
         self._slice: list[int] = []
-        self._slice_from = start
+        self._slice_from = 0
         self._before = (0, 0)
         """Errors and late ones up to the slice's beginning."""
+
+    def begin(self, start: int, end: int) -> None:
+        """From `start` on it counts; its last request is due by `end`, and answers up to there make the throughput."""
+        self.start = self._slice_from = start
+        self.end = end
+        self._ends = [start + round(at * 1e9) for at in accumulate(piece.seconds for piece in self._pieces)][:-1]
+        self._cpu = time.process_time()
 
     def went(self, due: int, sent: int, model: int = 0) -> None:
         """A request went out."""

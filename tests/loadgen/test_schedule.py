@@ -170,6 +170,7 @@ def test_pieces_with_figures_of_their_own() -> None:
     assert pieces(make("open", "50,100", 10.0)) == (Step(50, 50, 5), Step(100, 100, 5))
     assert pieces(make("closed", "1..4", 3.0)) == (Step(1, 2, 1), Step(2, 3, 1), Step(3, 4, 1))
     assert len(pieces(make("open", "1..500", 60.0))) == 10
+    assert len(pieces(make("open", ",".join(["1..500"] * 50), 3000.0))) == 100
     assert pieces(make("open", "1..5", 0.5)) == (Step(1, 5, 0.5),)
 
 
