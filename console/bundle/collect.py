@@ -17,7 +17,7 @@ from console.actions import audit
 from console.actions.box import Box
 from console.bundle import past as pasts
 from console.bundle import recorded
-from console.bundle.parts import FILE_LIMIT, Parts
+from console.bundle.parts import FILE_LIMIT, TEXT_LIMIT, Parts
 from console.bundle.past import Past
 from console.clients import journal, plain_files, podman_stream
 from console.clients.podman import Podman
@@ -192,13 +192,26 @@ def _log(parts: Parts, box: Box, container: ContainerState | None, time_range: R
         if time.monotonic() - began >= LOG_LIMIT_S:
             parts.lacks(f"the end of {name}", f"Podman did not give all of it within {LOG_LIMIT_S:g} s")
         raw = [line for line in raw if time_range.has(line.wall)]
+        kept = _newest(raw, TEXT_LIMIT)
+        note = f"the last {len(kept)} of {len(raw)} lines" if len(kept) < len(raw) else ""
         # secrets are looked for in the log's own lines: a key of several lines is one thing there
-        clean = parts.redactor.text(name, "\n".join(decode(line.data) for line in raw)).split("\n")
-        rows = (f"{_stamp(line)} {line.stream} {text}" for line, text in zip(raw, clean, strict=False))
-        parts.text(name, "\n".join(rows), tail=True)
+        clean = parts.redactor.text(name, "\n".join(decode(line.data) for line in kept)).split("\n")
+        rows = (f"{_stamp(line)} {line.stream} {text}" for line, text in zip(kept, clean, strict=False))
+        parts.clean(name, "\n".join(rows), note)
         reader = LineReader()
-        return tuple(one for line in raw for one in reader.read(line))
+        return tuple(one for line in kept for one in reader.read(line))
     return ()
+
+
+def _newest(lines: Sequence[RawLine], limit: int) -> list[RawLine]:
+    """Those that have at most `limit` bytes together."""
+    kept: list[RawLine] = []
+    for line in reversed(lines):
+        limit -= len(line.data) + 1
+        if limit < 0:
+            break
+        kept.append(line)
+    return kept[::-1]
 
 
 def _stamp(line: RawLine) -> str:

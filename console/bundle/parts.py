@@ -17,7 +17,7 @@ from console.core.plan import Refused, WrongInput
 from console.core.text import one_line
 
 MIB = 1 << 20
-TEXT_LIMIT = 16 * MIB
+TEXT_LIMIT = 8 * MIB
 JSON_LIMIT = 32 * MIB
 RECORDING_LIMIT = 64 * MIB
 FILE_LIMIT = 256 * 1024
@@ -71,16 +71,21 @@ class Parts:
         """Something is not in the bundle."""
         self.missing.append(Missing(what, self.redactor.text("what is missing", one_line(why, 400))))
 
-    def text(self, name: str, text: str, *, path: str = "", limit: int = TEXT_LIMIT, tail: bool = False) -> None:
+    def text(
+        self, name: str, text: str, *, path: str = "", limit: int = TEXT_LIMIT, tail: bool = False, note: str = ""
+    ) -> None:
         """A text; of one that is too long its beginning, or its end where `tail`."""
-        note = ""
         if len(text) > limit:
             which = "last" if tail else "first"
             note = f"the {which} {limit // 1024} KiB of {len(text) // 1024} KiB"
             text = text[-limit:] if tail else text[:limit]
             cut = text.partition("\n")[2] if tail else text.rpartition("\n")[0]  # no half of a line, nor of a secret
             text = cut or text
-        self._texts[name] = (self.redactor.text(name, text, path), note)
+        self.clean(name, self.redactor.text(name, text, path), note)
+
+    def clean(self, name: str, text: str, note: str = "") -> None:
+        """A text that the redactor has been over once."""
+        self._texts[name] = (text, note)
 
     def json(self, name: str, value: Any, *, by_names: bool = True, limit: int = JSON_LIMIT) -> None:
         """Data as JSON; what is too large is left out and said. Not `by_names` where keys are paths, not names."""

@@ -23,6 +23,8 @@ from console.sources.facts_masks import Masks, is_shown
 MOST_WORDS = 500
 """Words that are looked for everywhere; the first are kept, and a bundle with more is no longer one of one box."""
 MOST_STRINGS = 50_000
+MOST_NAMED = 50
+"""Findings of one thing in one part whose place is looked for: to count lines again and again takes its time."""
 MOST_PLACES = 6
 """Places named of one thing in one part."""
 USER = "USER"
@@ -41,11 +43,14 @@ _TOKEN = re.compile(
 )
 _BASIC = re.compile(r"(?P<head>\b(?i:basic)\s{1,8})(?P<value>[A-Za-z0-9+/]{6,2000}={0,2})")
 _COOKIE = re.compile(r"(?P<head>\b(?i:(?:set-)?cookie)[\"']?\s{0,4}[:=]\s{0,4}[\"']?)(?P<value>[^\r\n\"']{1,4000})")
+# each begins with a letter or sign of its own, which is what makes looking for it fast
 _LOGIN = re.compile(
-    r"(?P<head>(?<!\S)(?:-u|--user|--creds|--proxy-user)(?:=|\s{1,8})[^\s:]{1,100}:)(?P<value>[^\s\"']{1,1000})"
-    r"|(?P<head2>\blogin\b[^\n]{0,200}?\s(?:-p|--password)(?:=|\s{1,8}))(?P<value2>[^\s\"']{1,1000})"
-    r"|(?P<head3>\blogin\s{1,8}\S{1,100}\s{1,8}password\s{1,8})(?P<value3>\S{1,1000})"
+    r"(?P<head>-(?<!\S-)(?:u|-user|-creds|-proxy-user)(?:=|\s{1,8})[^\s:]{1,100}:)(?P<value>[^\s\"']{1,1000})"
 )
+_LOGIN_WITH = re.compile(
+    r"(?P<head>login(?<!\wlogin)\b[^\n]{0,200}?\s(?:-p|--password)(?:=|\s{1,8}))(?P<value>[^\s\"']{1,1000})"
+)
+_NETRC = re.compile(r"(?P<head>login(?<!\wlogin)\s{1,8}\S{1,100}\s{1,8}password\s{1,8})(?P<value>\S{1,1000})")
 _SIGNED = re.compile(
     r"(?P<head>[?&;](?i:sig|signature|x-amz-signature|x-amz-credential|x-goog-signature)=)(?P<value>[^\s&\"']{1,2000})"
 )
@@ -63,7 +68,9 @@ _FORMS: tuple[tuple[str, re.Pattern[str], str], ...] = (
     ("token", _TOKEN, ""),
     ("login in base64", _BASIC, ""),
     ("cookie", _COOKIE, ""),
-    ("login of a command", _LOGIN, ""),
+    ("login of a command", _LOGIN, "-"),
+    ("login of a command", _LOGIN_WITH, "login"),
+    ("login of a command", _NETRC, "login"),
     ("signature", _SIGNED, ""),
     ("told secret", _TOLD, ""),
 )
@@ -187,12 +194,10 @@ class Redactor:
 
     def _noting(self, part: str, what: str, text: str, place: str) -> Callable[[re.Match[str]], str]:
         def masked(match: re.Match[str]) -> str:
-            groups = match.groupdict()
-            head = groups.get("head") or groups.get("head2") or groups.get("head3") or ""
-            value = groups.get("value") or groups.get("value2") or groups.get("value3") or ""
+            head, value = match.groupdict().get("head") or "", match["value"]
             if value.strip() in ("", MASK) or (what == "login in base64" and not _is_login(value)):
                 return match.group()
-            self._note(part, what, place or f"line {text.count(chr(10), 0, match.start()) + 1}")
+            self._note(part, what, place or (text, match.start()))
             self._remember(value, sure=True)
             return head + MASK + "\n" * value.count("\n")  # line numbers stay
 
@@ -203,7 +208,7 @@ class Redactor:
             name, value = match["name"], match["value"]
             if is_shown(name) or value == MASK:
                 return match.group()
-            self._note(part, name, place or f"line {text.count(chr(10), 0, match.start()) + 1}")
+            self._note(part, name, place or (text, match.start()))
             self._remember(value, sure=is_secret_name(name))
             return f"{match['head']}{name}={MASK}"
 
@@ -229,10 +234,13 @@ class Redactor:
             self._note(part, name, place)
             self._remember(value, sure=is_secret_name(name))
 
-    def _note(self, part: str, what: str, place: str) -> None:
+    def _note(self, part: str, what: str, place: str | tuple[str, int]) -> None:
+        """`place`: its name, or the text and the offset in it: lines are counted for the few that are named only."""
         count, places = self._found.setdefault((part, what), (0, []))
-        if place not in places and len(places) < MOST_PLACES:
-            places.append(place)
+        if len(places) < MOST_PLACES and count < MOST_NAMED:
+            name = place if isinstance(place, str) else f"line {place[0].count(chr(10), 0, place[1]) + 1}"
+            if name not in places:
+                places.append(name)
         self._found[part, what] = (count + 1, places)
 
     def _remember(self, value: str, *, sure: bool) -> None:
@@ -253,7 +261,7 @@ class Redactor:
         def masked(match: re.Match[str]) -> str:
             if match["value"] in (USER, MASK):
                 return match.group()
-            self._note(part, "account in a path", place or f"line {text.count(chr(10), 0, match.start()) + 1}")
+            self._note(part, "account in a path", place or (text, match.start()))
             return match["head"] + USER
 
         return _HOME.sub(masked, text)
