@@ -20,7 +20,9 @@ from tests.bench.load import against_perf_analyzer
 from tests.bench.prediction import against_reality, grid_cost
 from tests.bench.proxy import Proxy
 from tests.bench.recording import record_costs
+from tests.bench.sweep import against_the_grid
 from tests.bench.terminal import Cost, Terminal, first_paint, measure
+from tests.bench.trial import goes_back
 from tests.lab import podman
 from tests.lab.fixtures import Lab
 
@@ -63,7 +65,16 @@ def main() -> int:
     record.add_argument("--seconds", type=float, default=900.0)
     record.add_argument("--hours", type=float, default=24.0, help="of the made-up recording that is jumped in")
     record.add_argument("--scene", default="healthy")
+    sweep = commands.add_parser("sweep", help="what a sweep finds, against every point of its grid; ten minutes a case")
+    sweep.add_argument("--seconds", type=float, default=3.0, help="of one measurement")
+    sweep.add_argument("--cases", default="", help="names with commas between; all where not given")
+    trial = commands.add_parser("trial", help="when a setting that breaks its goal is back, with the console killed")
+    trial.add_argument("--times", type=int, default=5)
     options = parser.parse_args()
+    if options.command == "sweep":
+        return against_the_grid(options.seconds, options.cases)
+    if options.command == "trial":
+        return goes_back(options.times)
     if options.command == "record":
         return record_costs(options.seconds, options.hours, options.scene)
     if options.command == "prediction":

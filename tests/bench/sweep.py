@@ -59,13 +59,13 @@ def cases() -> list[Case]:
     def batching(delay: int) -> str:
         return f"dynamic_batching {{ max_queue_delay_microseconds: {delay} }}"
 
-    deep = sleeper_config("deep", max_batch=24, batching=batching(8000), base_us=18000, item_us=600)
+    deep = sleeper_config("deep", max_batch=20, batching=batching(4000), base_us=26000, item_us=900)
     wide = sleeper_config("wide", max_batch=8, batching=batching(2000), base_us=3000, item_us=5000)
     slow = sleeper_config("slow", max_batch=16, batching=batching(20000), base_us=35000, item_us=1500)
     quick = sleeper_config("quick", max_batch=32, instances=2, batching=batching(10000), base_us=8000, item_us=400)
     waiting = ("--every", "1", "--rest", "0")
     return [
-        Case("deep", deep, ("--kept", "10", *waiting), {"objective": "throughput"}),
+        Case("deep", deep, ("--kept", "12", *waiting), {"objective": "throughput"}),
         Case("wide", wide, ("--kept", "6", *waiting), {"objective": "throughput"}),
         Case("slow", slow, ("--kept", "0", "--every", "0.033"), {"objective": "mean"}),
         Case("quick", quick, ("--kept", "1", "--every", "1"), {"objective": "p99", "load": "rate=60 poisson"}),
@@ -220,14 +220,18 @@ def _chosen(outcome: Outcome, trials: Sequence[Trial]) -> str:
 
 
 def against_the_grid(seconds: float, only: str) -> int:
-    """All cases, or one."""
-    wanted_cases = [one for one in cases() if only in ("", one.name)]
+    """All cases, or those named with commas between."""
+    wanted_cases = [one for one in cases() if not only or one.name in only.split(",")]
     with tempfile.TemporaryDirectory(prefix="bench-sweep-") as name:
         folder = Path(name)
         models = [(one.name, one.config, (1,)) for one in wanted_cases]
         with own_triton(folder / "models", models) as own:
             for case in wanted_cases:
-                one_case(own, case, folder, seconds)
+                try:
+                    one_case(own, case, folder, seconds)
+                except BaseException:
+                    print(own.log()[-3000:], file=sys.stderr)
+                    raise
     return 0
 
 
