@@ -16,6 +16,7 @@ No frame needs another one but the fixed lines, and those are in the same file.
 from __future__ import annotations
 
 import os
+import stat
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -129,14 +130,18 @@ class Segment:
     def __init__(self, path: Path) -> None:
         """OSError, or UnreadableError for what is no recording."""
         self.path = path
-        self._file = path.open("rb", buffering=0)
-        self.size = os.fstat(self._file.fileno()).st_size
+        # not to wait for whoever writes into a pipe
+        self._file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
+        found = os.fstat(self._file.fileno())
+        self.size = found.st_size
         """Bytes."""
         self.minutes: list[Frame] = []
         self.faults: dict[int, str] = {}
         """Place in the file -> why what follows cannot be read, as far as that was seen."""
         self._fixed: dict[str, Frame] = {}
         try:
+            if not stat.S_ISREG(found.st_mode):
+                raise UnreadableError(f"{path} is no file: give a file or folder of `gpuconsole record`")
             if self.size > LARGEST:
                 raise UnreadableError(f"{self.path} has more than {LARGEST >> 20} MiB: no recording of gpuconsole has")
             self._scan(self._file.read(self.size))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -154,6 +155,12 @@ def test_another_schema_is_said_to_be_one(tmp_path: Path, schema: int, why: str)
     (tmp_path / "a").write_bytes(maker.cut(end=True))
     with pytest.raises(UnreadableError, match=why):
         Segment(tmp_path / "a")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnreadableError, match="is no file"):
+        Segment(tmp_path / "pipe")
 
 
 def test_a_mark_that_says_more_than_this_version_knows_is_read(tmp_path: Path) -> None:
