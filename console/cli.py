@@ -602,7 +602,7 @@ def _record(options: argparse.Namespace, settings: Settings) -> int:
         folder = Path(options.to or settings.recording.folder or state / FOLDER).expanduser().absolute()
         say = functools.partial(print, flush=True)
         recorder = Recorder(folder, limit, simulated=session.simulated)
-        return recording.run(session, compose.judge(), recorder, state, length, say)
+        return recording.run(session, compose.judge(), recorder, state, length, say, settings.alerts)
 
 
 def _bundle(options: argparse.Namespace, loaded: Loaded) -> int:

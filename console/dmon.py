@@ -66,7 +66,7 @@ def run(
         try:
             snapshot = following.begin(ended)
             done, due = 0, time.monotonic()
-            while not ended.is_set():
+            while not ended.told:
                 head = done == 0 if as_csv else done % HEAD_EVERY == 0
                 if as_csv:
                     text = table(snapshot, interval, only, utc=utc, head=head)

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import os
-import queue
 import re
 import shutil
-import signal
+import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 from console.actions import audit
+from console.alerts.watch import Watch
 from console.clients.recorder import Recorder
+from console.config import Alerts
 from console.core import units
 from console.core.act_events import event_from_audit
-from console.core.history import History
-from console.core.model import Asked, Event, LogLine, Reading, Snapshot, SourceError, Verdict
+from console.core.ending import Ended, told_to_end
+from console.core.following import Following, Judge
+from console.core.model import LogLine, Snapshot, SourceError
 from console.core.plan import Refused
 from console.core.session import Session
-from console.core.store import Store
 from console.core.text import one_line
 
 STOPPED = 1
 """Exit code where recording ended by itself."""
 SECOND = 1.0
-JUDGE_EVERY = 5.0
 TELL_EVERY = 60.0
 START_WITHIN = 10.0
 AUDIT_EVERY = 10.0
@@ -36,19 +34,18 @@ EVENTS_FROM_AUDIT = 50
 """Changes before the start that become events."""
 
 
-class Judge(Protocol):
-    """Who says why (advisors.why.Why)."""
-
-    def evaluate(self, snapshot: Snapshot, history: History, asked: Mapping[str, Asked]) -> tuple[Verdict, ...]:
-        """All verdicts for this moment."""
-
-
 def run(
-    session: Session, judge: Judge, recorder: Recorder, state: Path, seconds: float | None, say: Callable[[str], None]
+    session: Session,
+    judge: Judge,
+    recorder: Recorder,
+    state: Path,
+    seconds: float | None,
+    say: Callable[[str], None],
+    alerts: Alerts | None = None,
 ) -> int:
     """Record until told to end (SIGTERM, SIGINT), for `seconds` where given; the exit code. Refused where somebody else
     records into that folder, SourceError where it cannot be written to."""
-    with _told_to_end() as ended:
+    with told_to_end() as ended:
         recorder.switch(True)
         began = time.monotonic()
         while not (recorder.state.on or recorder.state.why_off):
@@ -60,7 +57,7 @@ def run(
             recorder.close()
             raise Refused(why) if "already" in why else SourceError("unavailable", why)
         say(f"recording into {recorder.folder}, at most {units.size(recorder.limit)}; ctrl+c ends it")
-        box = _Box(session, judge, state)
+        box = _Box(session, judge, state, alerts)
         try:
             _record(box, recorder, ended, None if seconds is None else began + seconds, say)
         finally:
@@ -74,9 +71,7 @@ def run(
     return 0
 
 
-def _record(
-    box: _Box, recorder: Recorder, ended: _Ended, until: float | None, say: Callable[[str], None]
-) -> None:
+def _record(box: _Box, recorder: Recorder, ended: Ended, until: float | None, say: Callable[[str], None]) -> None:
     tell_at = time.monotonic() + TELL_EVERY
     while not ended.told and not recorder.state.why_off:
         now = time.monotonic()
@@ -100,47 +95,38 @@ def _line(recorder: Recorder, box: _Box) -> str:
 
 
 class _Box:
-    """A session folded into a Store, as the console's screen does it."""
+    """A session as the recorder follows it: with the changes that the audit tells, and with alerts."""
 
-    def __init__(self, session: Session, judge: Judge, state: Path) -> None:
-        self._session = session
-        self._judge = judge
+    def __init__(self, session: Session, judge: Judge, state: Path, alerts: Alerts | None) -> None:
         self._state = state
-        self._store = Store()
-        self._arrivals: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._judged = 0.0
         self._audit_read = float("-inf")
         self._told: set[str] = set()
-        self.snapshot = Snapshot()
         self._due = time.monotonic()
-        session.start(self._arrivals.put, self._arrivals.put)
+        self._following = Following(session, judge, keeps_lines=True)
+        self._watch: Watch | None = None
+        if alerts is not None:
+            self._watch = Watch(
+                alerts,
+                state,
+                socket.gethostname(),
+                failed=lambda event: self._following.add_events((event,)),
+                hooks=session.simulated is None,
+            )
 
-    def second(self, ended: _Ended) -> tuple[Snapshot, list[LogLine]]:
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is known now."""
+        return self._following.snapshot
+
+    def second(self, ended: Ended) -> tuple[Snapshot, list[LogLine]]:
         """Wait for the end of a second; what is known then, and the log lines of that second."""
         self._due = max(self._due + SECOND, time.monotonic())
-        lines: list[LogLine] = []
-        while (left := self._due - time.monotonic()) > 0 and not ended.told:
-            try:
-                item = self._arrivals.get(timeout=min(left, 0.2))
-            except queue.Empty:
-                continue
-            if isinstance(item, Reading):
-                self._store.apply(item)
-            elif isinstance(item, Event):
-                self._store.add_event(item)
-            elif isinstance(item, LogLine):
-                lines.append(item)
         self._read_audit()
-        self._store.set_gaps(self._session.gaps())
-        wall, mono = time.time(), time.monotonic()
-        self.snapshot = self._store.snapshot(wall, mono)
-        if self.snapshot.seq and mono - self._judged >= JUDGE_EVERY:
-            self._judged = mono
-            verdicts = self._judge.evaluate(self.snapshot, self._store.history, {})
-            if verdicts != self.snapshot.verdicts:
-                self._store.set_verdicts(verdicts)
-                self.snapshot = self._store.snapshot(wall, mono)
-        return self.snapshot, lines
+        snapshot = self._following.until(self._due, ended)
+        if self._watch is not None and snapshot.seq and self._watch.is_due(snapshot.mono):
+            seen = self._watch.look(snapshot, self._following.store.history)
+            self._following.add_events(seen.events)
+        return snapshot, self._following.take_lines()
 
     def _read_audit(self) -> None:
         """Changes made meanwhile by a console or `gpuconsole do` of the same user."""
@@ -155,32 +141,7 @@ class _Box:
             event = None if change.intent is None else event_from_audit(change.intent, change.outcome)
             if event is not None and change.id not in self._told:
                 self._told.add(change.id)
-                self._store.add_event(event)
-
-
-class _Ended:
-    """Whether a signal told us to end. A plain flag: a handler may interrupt whoever holds the lock of an Event."""
-
-    told = False
-
-    def tell(self, number: int, frame: object) -> None:
-        """The handler."""
-        self.told = True
-
-
-@contextmanager
-def _told_to_end() -> Iterator[_Ended]:
-    """Set by SIGTERM, SIGINT and SIGHUP; the handlers of before are put back."""
-    ended = _Ended()
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    for number, was in before.items():
-        if was is not signal.SIG_IGN or number == signal.SIGTERM:  # nohup: a lost terminal is no end
-            signal.signal(number, ended.tell)
-    try:
-        yield ended
-    finally:
-        for number, was in before.items():
-            signal.signal(number, was)
+                self._following.add_events((event,))
 
 
 def unit(arguments: Sequence[str] = ()) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from console import recording
 from console.clients.recorder import Recorder
 from console.clients.recording import segments
-from console.core.model import Event, LogLine, SourceError
+from console.config import Alerts
+from console.core.model import Event, LogLine, Snapshot, SourceError
 from console.core.plan import Refused
 from console.core.recorded import Moment, Reader
 from tests.fakes.boxes import drawn_box
@@ -54,6 +57,23 @@ def moments(folder: Path) -> list[Moment]:
         reader = Reader(segment.fixed)
         found += [reader.read(line) for minute in segment.minutes for line in segment.lines(minute)]
     return found
+
+
+def test_alerts_are_recorded_and_the_hook_is_called(tmp_path: Path) -> None:
+    box = drawn_box()
+    got = tmp_path / "got"
+    code = "import sys,pathlib; pathlib.Path(sys.argv[1]).write_bytes(sys.stdin.buffer.read())"
+    alerts = Alerts(temperature_c="60", not_ready="off", hook_command=[sys.executable, "-c", code, str(got)])
+
+    def now(second: float) -> Snapshot:
+        return replace(box.snapshot, gpu=replace(box.snapshot.gpu, mono=time.monotonic()))
+
+    session = LiveSession(now)
+    recording.run(session, Quiet(), Recorder(tmp_path / "r"), tmp_path, 5.5, lambda text: None, alerts)
+    told = [event.text for event in moments(tmp_path / "r")[-1].snapshot.events]
+    assert told.count("alert: GPU 0 is at 60 °C or more") == 1
+    (alert,) = json.loads(got.read_text())["alerts"]
+    assert (alert["rule"], alert["subject"], alert["value"], alert["state"]) == ("temperature_c", "GPU 0", 66, "began")
 
 
 def test_what_the_session_reads_is_recorded(tmp_path: Path) -> None:

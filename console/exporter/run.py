@@ -50,7 +50,7 @@ def run(
             say(f"{server.url}; ctrl+c ends it")
             snapshot = following.begin(ended)
             looked, due = float("-inf"), time.monotonic()
-            while not ended.is_set():
+            while not ended.told:
                 if snapshot.seq and snapshot.mono - looked >= EVERY:
                     looked = snapshot.mono
                     engine.look(snapshot, following.store.history)
