@@ -58,6 +58,8 @@ class Grounds(Struct, frozen=True):
     kernel_read: bool = False
     """Whether the kernel's log could be read: only then does its silence tell anything."""
     served: tuple[str, ...] = ()
+    serving: str = ""
+    """How nothing serves at the end (`DOWN: ... refuses the connection`); "" = something does, or it is not known."""
     changes: tuple[tuple[float, float, str], ...] = ()
     """What was changed through gpuconsole: from when to when, and its title."""
     utc: bool = False
@@ -68,6 +70,8 @@ def suspects(grounds: Grounds) -> tuple[Suspect, ...]:
     found = [_of_event(event, grounds) for event in grounds.past.events if event.sign in ("fail", "warn")]
     found += _of_verdicts(grounds) + _of_memory(grounds)
     checks = _of_report(grounds)
+    if grounds.serving and not any(one is not None and one.sign == "fail" for one in found):
+        found.append(Suspect(3, None, "fail", grounds.serving, "sure", ("nothing known of this time tells why",)))
     found += [one for one in checks if one.sign == "fail"] if any(found) else checks
     kept: dict[str, Suspect] = {}
     for one in sorted((one for one in found if one is not None), key=_order):

@@ -27,7 +27,7 @@ from console.core import kernel_faults, units
 from console.core.act_events import event_from_audit
 from console.core.facts import Facts
 from console.core.finding import Report
-from console.core.model import ContainerState, Event, LogLine, Snapshot, SourceError
+from console.core.model import PART_FIELDS, ContainerState, Event, LogLine, Snapshot, SourceError
 from console.core.podman_frames import RawLine
 from console.core.text import decode
 from console.core.triton_log import LineReader
@@ -139,6 +139,11 @@ def _collect(
     if given.facts is not None:
         parts.json("facts.json", given.facts, by_names=False)  # whoever collected them masked them by their names
     parts.json("snapshot.json", msgspec.json.decode(given.snapshot_json))
+    for name in PART_FIELDS:
+        reading = snapshot.reading(name)
+        if reading.error is not None:
+            hint = f"; {reading.error.hint}" if reading.error.hint else ""
+            parts.lacks(f"{name} in snapshot.json", f"{reading.error.message}{hint}")
     parts.text("settings.txt", "".join(f"{key} = {value}   ({origin})\n" for key, value, origin in given.settings))
     parts.json("versions.json", versions(snapshot, past))
     for why in past.unread[:5]:
@@ -160,8 +165,9 @@ def _container(parts: Parts, box: Box, snapshot: Snapshot) -> ContainerState | N
     with parts.reading("container/inspect.json"):
         state = box.podman_state()
         if state.container is None:
+            tried = "; ".join(f"{one.path}: {one.error}" for one in state.tried if one.error)
             why = "there is no Triton container" if state.socket else "no Podman answers"
-            parts.lacks("container/inspect.json", why)
+            parts.lacks("container/inspect.json", f"{why} ({tried})" if tried else why)
             return None
         podman = Podman(box.podman_url)
         try:

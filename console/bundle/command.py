@@ -88,7 +88,9 @@ def make(box: Box, given: Given, wanted: Order, recordings: Path) -> Made:
         (one.record.wall, one.outcome.wall if one.outcome is not None else now, one.record.title)
         for one in told.changes
     )
-    grounds = Grounds(told.past, told.lines, given.report, told.kernel_read, served, changes, wanted.utc)
+    word = given.snapshot.serving
+    serving = f"{word.word}: {word.detail}".rstrip(": ") if word.word in ("DOWN", "NOT ANSWERING") else ""
+    grounds = Grounds(told.past, told.lines, given.report, told.kernel_read, served, serving, changes, wanted.utc)
     page = Page(
         given.snapshot,
         grounds,

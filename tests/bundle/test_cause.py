@@ -98,6 +98,13 @@ def test_warnings_of_the_checklist_count_where_nothing_else_is_known() -> None:
     assert [one.title for one in suspects(Grounds(Past(events=(failed,)), report=report))] == ["a 1 failed to load"]
 
 
+def test_a_server_that_does_not_answer_is_said_where_nothing_tells_why() -> None:
+    (only,) = suspects(Grounds(Past(), serving="NOT ANSWERING"))
+    assert (only.title, only.wall, only.sign) == ("NOT ANSWERING", None, "fail")
+    died = event(200.0, "container.died", "container triton ended, exit 1")
+    assert [one.title for one in suspects(Grounds(Past(events=(died,)), serving="DOWN"))] == [died.text]
+
+
 def figure(wall: float, used: float | None) -> Figure:
     return Figure(wall, "SERVING", 1, 1, None if used is None else int(used * GIB), 16 * GIB, 50.0, 10.0, 2.0, 0.0)
 
