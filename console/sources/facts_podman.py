@@ -78,7 +78,8 @@ def _unreached(tried: tuple[SocketTry, ...]) -> tuple[str, str]:
     """Why no service answers, and the command that settles it."""
     if not tried:
         return "no Podman socket is known", "podman info"
-    parts = [(one.path, *(one.error or "").partition(": ")) for one in tried]
+    # an error may begin with the socket's path itself: `/run/x.sock: Podman did not answer in time`
+    parts = [(one.path, *(one.error or "").removeprefix(f"{one.path}: ").partition(": ")) for one in tried]
     why = "; ".join(f"{path} {message}" for path, message, _, _ in parts)
     hints = [hint for _, _, _, hint in parts]
     if any("permission" in message for _, message, _, _ in parts):

@@ -17,8 +17,8 @@ from console.clients.journal import JournalEntry
 from console.config import Podman, Repository, Settings, Triton
 from console.core.encode import to_json
 from console.core.facts import Facts
-from console.core.model import SourceError
-from console.sources import facts_system
+from console.core.model import SocketTry, SourceError
+from console.sources import facts_podman, facts_system
 from console.sources.facts import collect
 from console.sources.facts_host import Host
 from tests.clients.scripted import Request, answer, scripted
@@ -364,3 +364,10 @@ def test_a_label_that_is_no_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     systemctl(tmp_path / "bin", monkeypatch)
     found = facts_system.units(("triton", "-x.service", "a b.service", "good.service"), (), None, 2.0)
     assert set(found) == {*facts_system.SYSTEM_UNITS, "good.service"}
+
+
+def test_a_socket_that_is_silent_is_named_once_and_its_reason_told() -> None:
+    tried = (SocketTry("/run/x.sock", "settings", "/run/x.sock: Podman did not answer in time"),)
+    assert facts_podman._unreached(tried) == ("/run/x.sock Podman did not answer in time", "podman info")
+    tried = (SocketTry("/run/y.sock", "rootful", "permission denied: join the group podman"),)
+    assert facts_podman._unreached(tried) == ("/run/y.sock permission denied", "sudo podman info")
