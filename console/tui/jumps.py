@@ -74,7 +74,7 @@ class TuneListed(TuneChosen):
 
 
 class TuneJudged(TuneChosen):
-    """Tune the model of this verdict, where that can help."""
+    """Tune the model of this verdict, with the first proposal that helps filled in."""
 
     ID, SCOPE = "why.tune", "why"
 
@@ -84,8 +84,19 @@ class TuneJudged(TuneChosen):
     def model(self, app: ConsoleApp) -> str | None:
         from console.tui.panes.problems import digit_of
 
-        verdict = app.box.verdict()
+        verdict, proposal = app.box.verdict(), app.box.proposal()
+        if proposal is not None:
+            return proposal.target
         return verdict.model if verdict is not None and digit_of(verdict) == "3" else None
+
+    def run(self, app: ConsoleApp) -> None:
+        proposal = app.box.proposal()
+        super().run(app)
+        if proposal is not None:
+            from console.tui.screens.tune import TuneScreen
+
+            if isinstance(app.box, TuneScreen):
+                app.box.fill(proposal.target, proposal.values)
 
 
 class TuneProblem(TuneJudged):

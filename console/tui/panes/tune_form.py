@@ -177,6 +177,15 @@ def values_of(typed: Mapping[str, str]) -> dict[str, str]:
     return {**values, "instances": ",".join(counts)} if counts else values
 
 
+def form_values(values: Mapping[str, str], rows: Sequence[FormRow]) -> dict[str, str]:
+    """Values of `batching.set` as the rows of a form take them. A bare number of instances is that of the one group
+    that has any; it is left out where there are several."""
+    groups = [row.field.name for row in rows if row.field.name.startswith(INSTANCES) and row.start not in ("", "0")]
+    made = {name: {"true": "on", "false": "off"}.get(text, text) for name, text in values.items()}
+    count = made.pop("instances", None)
+    return made if count is None or len(groups) != 1 else {**made, groups[0]: count}
+
+
 def notes_of(found: Validated, typed: Mapping[str, str]) -> tuple[Note, ...]:
     """The rules' sentences, each with the row it belongs to."""
     rows = [name for name in typed if name.startswith(INSTANCES)]

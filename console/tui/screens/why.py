@@ -14,7 +14,7 @@ from console.tui.lane import Lane
 from console.tui.panes.base import Pane, View
 from console.tui.panes.problems import ProblemsPane, key_of
 from console.tui.panes.why_details import WhyPane
-from console.tui.screens.base import BoxScreen, Places
+from console.tui.screens.base import TUNED, BoxScreen, Places
 from console.tui.screens.problems import open_details
 
 AGAIN_S = 30.0
@@ -39,13 +39,17 @@ class WhyScreen(BoxScreen):
     def __init__(self) -> None:
         super().__init__()
         self._aside = Aside()
-        self._lane = Lane(self._later)
         self._asked: tuple[tuple[object, ...], ...] = ()
         """Deeds of the proposals whose effects were asked for last."""
         self._at = float("-inf")
 
-    def _later(self, call: Callable[[], None]) -> None:
-        self.app.post_message(FromThread(call))
+    def on_mount(self) -> None:
+        app = self.app_  # a job may end after the app, where a thread finds no app any more
+
+        def later(call: Callable[[], None]) -> None:
+            app.post_message(FromThread(call))
+
+        self._lane = Lane(later)
 
     def make_panes(self) -> Iterable[Pane]:
         yield WhyPane(id="why-details")
@@ -96,6 +100,13 @@ class WhyScreen(BoxScreen):
 
     def verdict(self) -> Verdict | None:
         return self.pane.verdict()
+
+    def proposal(self) -> Proposal | None:
+        """The first that helps by the batcher model, as far as that was reckoned."""
+        verdict, effects = self.pane.verdict(), self.pane.effects
+        found = [one for one in verdict.proposals if one.action == TUNED] if verdict is not None else []
+        good = [one for one in found if one.deed in effects and effects[one.deed].helps == "yes"]
+        return next(iter(good or found), None)
 
     def open_chosen(self) -> None:
         verdict = self.pane.verdict()
