@@ -73,7 +73,7 @@ def _meaning(one: Diagnosis, snapshot: Snapshot, room: int) -> list[Row]:
     made = _block("means", one.title, room)
     made += _block("why", one.why, room)
     report = snapshot.checks.value
-    fixed = False
+    fix: list[Row] = []
     shown = 0
     for check in one.checks:
         finding = report.finding(check) if report is not None else None
@@ -85,13 +85,10 @@ def _meaning(one: Diagnosis, snapshot: Snapshot, room: int) -> list[Row]:
         made.append(Row(((label.ljust(LABELS), "label"), sign(finding.sign), (f" {_body(first)}", ""))))
         made += [Row(((" " * (LABELS + 2), ""), (_body(row), ""))) for row in rest]
         if check == one.decided and finding.fix is not None and finding.fix.commands:
-            fixed = True
-            made += _block("fix", f"6 Checks, {finding.id}: {'; '.join(finding.fix.commands)}", room)
+            fix = _block("fix", f"6 Checks, {finding.id}: {'; '.join(finding.fix.commands)}", room)
     if report is None and one.checks:
         made += _block("this box", f"{', '.join(one.checks)}: the checklist was not read yet", room)
-    if one.do and not fixed:
-        made += _block("do", one.do, room)
-    return made
+    return made + (fix or (_block("do", one.do, room) if one.do else []))
 
 
 def _block(label: str, text: str, room: int) -> list[Row]:
