@@ -83,7 +83,8 @@ class Engine:
         for rule, limit in self._rules:
             samples = rule.measure(moment)
             if samples is None:
-                self._pause(rule, None)
+                for key in [key for key in self._causes if key[0] == rule.key]:
+                    self._pause(key)
                 continue
             for subject, sample in samples.items():
                 self._step(rule, limit, subject, sample, snapshot, began, ended)
@@ -107,7 +108,7 @@ class Engine:
         cause = self._causes.get(key)
         stands = cause is not None and cause.alert is not None
         if sample.value is None:
-            self._pause(rule, subject)
+            self._pause(key)
             return
         turned = limit.over(sample.value) if stands else limit.reached(sample.value)
         if cause is None:
@@ -145,13 +146,14 @@ class Engine:
         )
         began.append(cause.alert)
 
-    def _pause(self, rule: Rule, subject: str | None) -> None:
+    def _pause(self, key: Key) -> None:
         """Not known: a hold time begins anew, what stands goes on standing."""
-        for key, cause in list(self._causes.items()):
-            if key[0] == rule.key and subject in (None, key[1]):
-                cause.since_mono = None
-                if cause.alert is None:
-                    del self._causes[key]
+        cause = self._causes.get(key)
+        if cause is None:
+            return
+        cause.since_mono = None
+        if cause.alert is None:
+            del self._causes[key]
 
     def _gone(self, rule: Rule, samples: Mapping[str, Sample]) -> Iterator[Alert]:
         for key, cause in list(self._causes.items()):
