@@ -19,6 +19,7 @@ from console.bundle import past as pasts
 from console.bundle import recorded
 from console.bundle.parts import FILE_LIMIT, TEXT_LIMIT, Parts
 from console.bundle.past import Past
+from console.bundle.redaction import is_made_up
 from console.clients import journal, plain_files, podman_stream
 from console.clients.podman import Podman
 from console.clients.recording import Frame, Segment
@@ -85,8 +86,8 @@ def known_secrets(settings: Settings) -> Iterator[str]:
             yield from (str(one) for one in value.values())
         elif isinstance(value, str) and value:
             yield value
-        elif isinstance(value, list | tuple):
-            yield from (str(one) for one in value)
+        elif isinstance(value, list | tuple):  # a program with its arguments: `curl` is no secret, a token is
+            yield from (str(one) for one in value if "://" in str(one) or is_made_up(str(one), sure=True))
 
 
 def harmless(snapshot: Snapshot) -> Iterator[str]:

@@ -249,7 +249,7 @@ class Redactor:
             word = word.rstrip("\\")
             if "=" in word.rstrip("="):
                 word = word.partition("=")[2]
-            if len(self._words) >= MOST_WORDS or not _is_made_up(word, sure):
+            if len(self._words) >= MOST_WORDS or not is_made_up(word, sure=sure):
                 continue
             if word not in self._harmless:
                 self._words.add(word)
@@ -327,8 +327,8 @@ def _is_login(value: str) -> bool:
         return False
 
 
-def _is_made_up(word: str, sure: bool) -> bool:
-    """Whether a word can be looked for everywhere: `triton` and `8000` cannot."""
+def is_made_up(word: str, *, sure: bool) -> bool:
+    """Whether a word can be looked for everywhere: `triton` and `8000` cannot. `sure`: it stood under a secret name."""
     if word.startswith(("/", "http", MASK)) or any(char.isspace() for char in word) or MASK in word:
         return False
     mixed = any(map(str.isdigit, word)) and any(map(str.isalpha, word))
