@@ -19,8 +19,8 @@ from console.core import units
 from console.core.act_events import event_from_audit
 from console.core.ending import Ended, told_to_end
 from console.core.following import Following, Judge
-from console.core.model import LogLine, Snapshot, SourceError
-from console.core.plan import Refused
+from console.core.model import LogLine, Snapshot
+from console.core.plan import Refused, WrongInput
 from console.core.session import Session
 from console.core.text import one_line
 
@@ -44,7 +44,7 @@ def run(
     alerts: Alerts | None = None,
 ) -> int:
     """Record until told to end (SIGTERM, SIGINT), for `seconds` where given; the exit code. Refused where somebody else
-    records into that folder, SourceError where it cannot be written to."""
+    records into that folder, WrongInput where it cannot be written to."""
     with told_to_end() as ended:
         recorder.switch(True)
         began = time.monotonic()
@@ -55,7 +55,7 @@ def run(
         if recorder.state.why_off:
             why = recorder.state.why_off
             recorder.close()
-            raise Refused(why) if "already" in why else SourceError("unavailable", why)
+            raise Refused(why) if "already" in why else WrongInput(why)
         say(f"recording into {recorder.folder}, at most {units.size(recorder.limit)}; ctrl+c ends it")
         box = _Box(session, judge, state, alerts)
         try:

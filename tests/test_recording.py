@@ -20,8 +20,8 @@ from console import recording
 from console.clients.recorder import Recorder
 from console.clients.recording import segments
 from console.config import Alerts
-from console.core.model import Event, LogLine, Snapshot, SourceError
-from console.core.plan import Refused
+from console.core.model import Event, LogLine, Snapshot
+from console.core.plan import Refused, WrongInput
 from console.core.recorded import Moment, Reader
 from tests.fakes.boxes import drawn_box
 from tests.fakes.session import FakeSession, LiveSession
@@ -118,7 +118,7 @@ def test_a_second_one_on_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(SourceError, match="cannot be written to"):
+    with pytest.raises(WrongInput, match="cannot be written to"):
         recording.run(FakeSession(), Quiet(), Recorder(tmp_path / "file"), tmp_path, 5.0, lambda text: None)
 
 

@@ -406,5 +406,7 @@ class Recorder:
 
 def _sentence(error: Exception, folder: Path) -> str:
     if isinstance(error, OSError):
-        return f"recording stopped: {folder} cannot be written to ({error.strerror}); make room or mend its rights"
+        return (
+            f"{folder} cannot be written to ({error.strerror}): nothing is recorded there; make room or mend its rights"
+        )
     return str(error)

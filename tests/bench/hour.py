@@ -1,6 +1,6 @@
 """Memory of the console with an hour behind it: 3 600 seconds of changing readings at 160x45, without waiting.
 
-    python -m tests.bench.hour
+    python -m tests.bench.hour [--record]
 
 The session is fed with the box of the drawings, its figures changing each second, a log line a second and an event a
 minute; the clock of the application runs with it. Without a terminal Textual writes no frames, so its caches of written
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 
 import console.tui.app as app_module
 from console.advisors.why import Why
+from console.clients.recorder import Recorder
 from console.core.model import Event, LogLine, Reading, Snapshot
 from console.tui.app import ConsoleApp
 from console.tui.state import State
@@ -68,10 +70,21 @@ async def hour() -> None:
     vars(app_module)["time"] = clock
     with tempfile.TemporaryDirectory() as folder:
         session = FakeSession(first)
-        app = ConsoleApp(session, load(folders()), State(Path(folder)), host="infer-01", judge=Why())
+        session.spec = SimpleNamespace(state_in=lambda state: state)
+        app = ConsoleApp(
+            session,
+            load(folders()),
+            State(Path(folder)),
+            host="infer-01",
+            judge=Why(),
+            make_recorder=lambda state, scene: Recorder(state / "recordings", simulated=scene),
+        )
         async with app.run_test(size=(160, 45)) as pilot:
             while not session.started:
                 await asyncio.sleep(0.01)
+            if "--record" in sys.argv:
+                app.refresh_now()
+                app.recording.toggle()
             for second in range(1, HOUR + 1):
                 now.second = second
                 for reading in readings:
@@ -85,8 +98,10 @@ async def hour() -> None:
                 if second % 20 == 0:
                     await pilot.pause(0)
                 if second % 600 == 0:
-                    rss = psutil.Process().memory_info().rss / 2**20
-                    print(f"{second // 60:3} min   RSS {rss:6.1f} MiB   history {len(app.store.history.keys())} series")
+                    process = psutil.Process()
+                    rss, files = process.memory_info().rss / 2**20, process.num_fds()
+                    series = len(app.store.history.keys())
+                    print(f"{second // 60:3} min   RSS {rss:6.1f} MiB   {files} descriptors   history {series} series")
 
 
 if __name__ == "__main__":

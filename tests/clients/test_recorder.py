@@ -138,7 +138,7 @@ def test_a_disk_that_fills_ends_the_recording_with_a_sentence(tmp_path: Path, mo
         recording.put(snapshot)
     until(lambda: bool(recording.state.why_off))
     assert not recording.state.on
-    assert f"recording stopped: {tmp_path} cannot be written to (No space left on device)" in recording.state.why_off
+    assert f"{tmp_path} cannot be written to (No space left on device): nothing is recorded" in recording.state.why_off
     monkeypatch.undo()
     recording.switch(True)
     until(lambda: recording.state.on)
