@@ -15,7 +15,6 @@ from textual.screen import Screen
 
 import console.tui.acts
 import console.tui.export_acts
-import console.tui.export_acts
 import console.tui.form_acts
 import console.tui.jumps
 import console.tui.shell_act  # noqa: F401  (all register their commands)
