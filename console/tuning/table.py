@@ -61,19 +61,19 @@ def _holds(one: Trial, slo_p99_ms: float | None) -> bool:
 def lines(trials: Sequence[Trial], chosen: Trial | None, objective: Objective) -> tuple[str, ...]:
     """A heading and a line for each, the best marked with `*`."""
     unit = "req/s" if objective == "throughput" else f"{objective} ms"
-    made = [f"   {'SETTING':<46}{'PREDICTED':>16}{'REQ/s':>9}{'MEAN ms':>9}{'P99 ms':>9}{'BATCH':>7}{'FAILED':>8}"]
+    made = [f"{'SETTING':<48}{'PREDICTED':>16}{'REQ/s':>9}{'MEAN ms':>9}{'P99 ms':>9}{'BATCH':>7}{'FAILED':>8}"]
     for one in trials:
-        mark = "*" if chosen is not None and one.values == chosen.values else " "
+        mark = "*" if chosen is not None and one.values == chosen.values else "-"
         name = f"{one.text}{f' ({one.what})' if one.what else ''}"
         if one.left_out and one.rate is None:
-            made.append(f" {mark} {name:<46}{_predicted(one, unit):>16}  {one.left_out}")
+            made.append(f"{mark} {name:<46}{_predicted(one, unit):>16}  {one.left_out}")
             continue
         figures = (
             f"{units.rate(one.rate):>9}{units.millis(one.mean_ms):>9}{units.millis(one.p99_ms):>9}"
             f"{units.one(one.batch):>7}{one.failed:>8}"
         )
         end = f"  {one.left_out}" if one.left_out else ""
-        made.append(f" {mark} {name:<46}{_predicted(one, unit):>16}{figures}{end}")
+        made.append(f"{mark} {name:<46}{_predicted(one, unit):>16}{figures}{end}")
     return tuple(made)
 
 

@@ -215,8 +215,8 @@ def one_case(own: OwnTriton, case: Case, folder: Path, seconds: float) -> None:
 
 def _chosen(outcome: Outcome, trials: Sequence[Trial]) -> str:
     """The text of the setting with the mark."""
-    marked = next((line for line in outcome.lines if line.startswith(" * ")), "")
-    return next((one.text for one in trials if marked[3:].startswith(one.text)), trials[0].text)
+    marked = next((line for line in outcome.lines if line.startswith("* ")), "")
+    return next((one.text for one in trials if marked[2:].startswith(one.text)), trials[0].text)
 
 
 def against_the_grid(seconds: float, only: str) -> int:

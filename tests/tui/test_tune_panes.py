@@ -355,6 +355,15 @@ def test_the_best_is_marked_and_not_what_was_measured_at_another_load() -> None:
     assert not any(one.best for one in experiments((), None))
 
 
+def test_a_trial_that_went_back_says_so() -> None:
+    told = record("t", "delay_us 2000 → 500 for 5 min", {"delay_us": "500", "for": "300s"}, action="batching.trial")
+    assert told.outcome is not None
+    assert told.outcome.outcome is not None
+    back = changed(told.outcome, outcome=changed(told.outcome.outcome, word="undone", undo=None))
+    (one,) = experiments((Record(told.intent, back),), current())
+    assert (one.change, one.verdict, state_words(one)) == ("delay_us 2000 → 500 for 5 min", "better", "best, back")
+
+
 def test_what_was_predicted_comes_from_the_record_and_all_goes_to_the_file() -> None:
     values = {"delay_us": "500", "predicted": "mean=1.9,p99=2.3,batch=x"}
     told = record("a", "delay_us 2000 → 500", values)

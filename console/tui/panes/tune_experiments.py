@@ -152,7 +152,7 @@ def _state(record: Record, now: Current | None, reverted: set[str], claimed: set
     if outcome is None:
         return "no end known"
     if outcome.word != "done":
-        return outcome.word
+        return "back" if record.intent.action == TRIAL and outcome.word == "undone" else outcome.word
     if record.undone_by or (outcome.undo is not None and outcome.undo.values.get("record", "-") in reverted):
         return "reverted"
     names = {name for name in record.intent.values if name in change.NAMES}

@@ -19,7 +19,6 @@ from console.core.rates import window_between
 from console.core.store import rows_named
 from console.core.text import one_line
 from console.planning import batching_change as change
-from console.tui.acting import FromThread
 from console.tui.acts import Act
 from console.tui.commands import Command
 from console.tui.desk import Record, Request
@@ -124,10 +123,10 @@ class TuneScreen(BoxScreen):
         self.model = ""
         self.now: Current | None = None
         self.tuner: LateTuner | None = None
-        self._looks = Lane(self._later)
-        self._plans = Lane(self._later)
-        self._predictions = Lane(self._later)
-        self._histories = Lane(self._later)
+        self._looks = Lane(self.later)
+        self._plans = Lane(self.later)
+        self._predictions = Lane(self.later)
+        self._histories = Lane(self.later)
         self._drafts: dict[str, dict[str, str]] = {}
         """What was typed for other models and not sent."""
         self._wanted: tuple[str, Mapping[str, str]] | None = None
@@ -142,9 +141,6 @@ class TuneScreen(BoxScreen):
         self._sample: Sample | None = None
         self._by_m: Measured | None = None
         self._by_run: dict[str, Measured] = {}
-
-    def _later(self, call: Callable[[], None]) -> None:
-        self.app.post_message(FromThread(call))
 
     # ---------------------------------------------------------------------------------------------------------- panes
 
@@ -695,7 +691,7 @@ class Try(Worded):
     ID, KEYS, LABEL = "tune.try", ("V",), "try, then back"
     WORDS = "for=5m"
     LINES = (
-        "It goes back by itself when the time is over, a goal is broken, or a request fails; V again keeps it.",
+        "Back by itself after the time, when a goal is broken or requests fail; V keeps it.",
         "for=5m   slo_mean_ms=4 or slo_p99_ms=9   broken_for=10s   max_errors=0",
     )
 
