@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from textual.geometry import Offset, Region, Size, Spacing
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.layouts.vertical import VerticalLayout
+from textual.message import Message
 from textual.reactive import var
 from textual.screen import Screen
 from textual.widget import Widget
@@ -17,6 +18,7 @@ from textual.widgets import Input
 
 from console.core.model import Proposal, Snapshot, Verdict
 from console.tui import commands
+from console.tui.acting import FromThread
 from console.tui.panes.base import Pane, View
 from console.tui.panes.header import Status, check_counts, footer_line, header_line, tab_line
 from console.tui.screens import SCREENS
@@ -119,6 +121,7 @@ class BoxScreen(Screen[None]):
         self._placed: Places = {}
         self._small = True
         self._filtered: Pane | None = None
+        self._post: Callable[[Message], object] = lambda message: None
 
     # ------------------------------------------------------------------------------------------------ for subclasses
 
@@ -178,7 +181,12 @@ class BoxScreen(Screen[None]):
         """The Overview has no tab line."""
         return self.NAME != "overview"
 
+    def later(self, call: Callable[[], None]) -> None:
+        """From a thread: have it done in the UI thread. A thread may outlive the app, and finds none then."""
+        self._post(FromThread(call))
+
     def compose(self) -> ComposeResult:
+        self._post = self.app_.post_message
         yield Bar(id="header")
         yield Bar(id="tabs")
         for pane in self.make_panes():

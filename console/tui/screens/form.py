@@ -5,13 +5,12 @@ What looks at the box is done in a lane beside the UI thread. Nothing here chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from textual.geometry import Region
 
 from console.core.text import one_line
-from console.tui.acting import FromThread
 from console.tui.acts import Act
 from console.tui.commands import Command
 from console.tui.desk import Request
@@ -55,15 +54,12 @@ class FormScreen(BoxScreen):
         """What the values mean; None while that is not known."""
         self._about: tuple[About, str] | None = None
         self._opened: Opened | None = None
-        self._lane = Lane(self._later)
+        self._lane = Lane(self.later)
         self._edits = 0
         self._wanted = False
         """`A` was pressed and waits for the judgement."""
         self._fresh = False
         """The box was looked at anew, and what was typed before is not yet judged by that look."""
-
-    def _later(self, call: Callable[[], None]) -> None:
-        self.app.post_message(FromThread(call))
 
     # ---------------------------------------------------------------------------------------------------------- panes
 

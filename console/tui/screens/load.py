@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from textual.geometry import Region
@@ -75,20 +75,15 @@ class LoadScreen(BoxScreen):
     def __init__(self) -> None:
         super().__init__()
         self.model = ""
-        self._checks = Lane(self._later)
-        self._shapes = Lane(self._later)
-        self._means = Lane(self._later)
+        self._checks = Lane(self.later)
+        self._shapes = Lane(self.later)
+        self._means = Lane(self.later)
         self._loads: Loads | None = None
         self._edits = 0
         self._asked: object = None
         """What the distribution was asked for."""
         self._planned: LoadPlan | None = None
         self._was: Current | None = None
-
-    def _later(self, call: Callable[[], None]) -> None:
-        """Threads may outlive the app, so it is asked by the loads, which know it."""
-        assert self._loads is not None
-        self._loads.later(call)
 
     def on_mount(self) -> None:
         self._loads = self.app_.loads

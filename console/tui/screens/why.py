@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import cast
 
 from textual.geometry import Region
 
 from console.clients.aside import Aside
 from console.core.model import Effect, Proposal, Verdict
-from console.tui.acting import FromThread
 from console.tui.lane import Lane
 from console.tui.panes.base import Pane, View
 from console.tui.panes.problems import ProblemsPane, key_of
@@ -30,6 +29,7 @@ class WhyScreen(BoxScreen):
         ("move.down", "k next"),
         ("open", "open its screen"),
         "why.tune",
+        "why.loadtest",
         "copy",
         ("escape", "back"),
         "palette",
@@ -39,17 +39,10 @@ class WhyScreen(BoxScreen):
     def __init__(self) -> None:
         super().__init__()
         self._aside = Aside()
+        self._lane = Lane(self.later)
         self._asked: tuple[tuple[object, ...], ...] = ()
         """Deeds of the proposals whose effects were asked for last."""
         self._at = float("-inf")
-
-    def on_mount(self) -> None:
-        app = self.app_  # a job may end after the app, where a thread finds no app any more
-
-        def later(call: Callable[[], None]) -> None:
-            app.post_message(FromThread(call))
-
-        self._lane = Lane(later)
 
     def make_panes(self) -> Iterable[Pane]:
         yield WhyPane(id="why-details")
