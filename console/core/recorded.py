@@ -476,7 +476,10 @@ class Reader:
                 self._trees[name] = patched(self._trees.get(name), told[name])
             else:
                 continue
-            fields[name] = msgspec.convert(self._trees[name], kind)
+            try:
+                fields[name] = msgspec.convert(self._trees[name], kind)
+            except msgspec.ValidationError:
+                continue  # of another form in the gpuconsole that wrote it; the parts say what they can
         new = msgspec.structs.replace(Snapshot() if key else old, seq=seq, mono=mono, wall=wall, **fields)
         self._snapshot = new = self._derive(new, old, told, key)
         self._begun = True
@@ -504,28 +507,31 @@ class Reader:
         old: Reading[Any] = getattr(self._snapshot, PART_FIELDS[part])
         if isinstance(told, list):
             mono, wall = self._clocks[part].risen(told[0], told[1])
-            times = (wall, mono, None, None, None, told[2] / 1e6, old.reads + 1)
-            value = self._value(part, old, told[3], mono) if len(told) > 3 else old.value
-            return Reading(part, old.interval, value, *times)
+            value, failure = self._value(part, told[3], mono) if len(told) > 3 else (old.value, old.error)
+            since = None if failure is None else old.error_mono or mono
+            since_wall = None if failure is None else old.error_wall or wall
+            took, reads = told[2] / 1e6, old.reads + 1
+            return Reading(part, old.interval, value, wall, mono, failure, since, since_wall, took, reads)
         mono_, wall_ = _seconds(told.get("m")), _seconds(told.get("w"))
         if told.get("m") is not None and told.get("w") is not None:
             self._clocks.setdefault(part, _Clock()).rise(told["m"], told["w"])
+        foreign: Failure | None = None
         if part in fixed:
             self._trees[part] = fixed[part]
-            value = msgspec.convert(fixed[part], KINDS[part])
+            value, foreign = _converted(fixed[part], part)
         elif "b" in told:
-            value = self._value(part, old, told["b"], mono_ or 0.0)
+            value, foreign = self._value(part, told["b"], mono_ or 0.0)
         else:
             value = None if key else old.value
-        error = Failure(*told["e"]) if "e" in told else None
-        since = _seconds(told.get("em")), _seconds(told.get("ew"))
-        return Reading(part, told["i"], value, wall_, mono_, error, *since, _seconds(told.get("d")), told["n"])
+        error = foreign or (Failure(*told["e"]) if "e" in told else None)
+        began = _seconds(told.get("em")), _seconds(told.get("ew"))
+        return Reading(part, told["i"], value, wall_, mono_, error, *began, _seconds(told.get("d")), told["n"])
 
-    def _value(self, part: str, old: Reading[Any], told: Any, mono: float) -> Any:
+    def _value(self, part: str, told: Any, mono: float) -> tuple[Any, Failure | None]:
         if part == STATS:
-            return self._stats.read(told, mono) if told != 0 else None
+            return (self._stats.read(told, mono) if told != 0 else None), None
         self._trees[part] = tree = patched(self._trees.get(part), told)
-        return None if tree is None else msgspec.convert(tree, KINDS[part])
+        return (None, None) if tree is None else _converted(tree, part)
 
     def _derive(self, new: Snapshot, old: Snapshot, told: Any, key: bool) -> Snapshot:
         if "a" in told:
@@ -537,6 +543,19 @@ class Reader:
         if found["models"] == old.models:
             found["models"] = old.models
         return msgspec.structs.replace(new, **found)
+
+
+FOREIGN = Failure(
+    "protocol", "recorded in a form that this gpuconsole does not know", "open it with the gpuconsole that recorded it"
+)
+
+
+def _converted(tree: Any, part: str) -> tuple[Any, Failure | None]:
+    """The value of a part, or why there is none: its form may be that of another version."""
+    try:
+        return msgspec.convert(tree, KINDS[part]), None
+    except msgspec.ValidationError:
+        return None, FOREIGN
 
 
 class _Times(msgspec.Struct):

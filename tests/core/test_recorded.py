@@ -11,7 +11,18 @@ from msgspec.structs import replace
 
 from console.core.encode import to_json
 from console.core.model import PART_FIELDS, Failure, Reading, Snapshot, Window
-from console.core.recorded import LISTS, MAX_LOG_LINES, SCHEMA, DamagedError, Moment, Reader, Writer, micros, rounded
+from console.core.recorded import (
+    FOREIGN,
+    LISTS,
+    MAX_LOG_LINES,
+    SCHEMA,
+    DamagedError,
+    Moment,
+    Reader,
+    Writer,
+    micros,
+    rounded,
+)
 from console.core.recorded_stats import WARM_UP, WINDOWS
 from console.core.store import Store, samples
 from tests.fakes import boxes
@@ -210,6 +221,21 @@ def test_an_older_form_of_a_part_is_read_by_its_fields() -> None:
     assert host == replace(value(snapshot.host), kernel="")
 
 
+def test_a_part_whose_form_became_another_says_so_and_the_others_are_read() -> None:
+    kept, tape = taped(5)
+    for id_, line in tape.fixed.items():
+        told = msgspec.json.decode(line)
+        if isinstance(told["value"], dict) and "hostname" in told["value"]:
+            told["value"]["swap_used"] = "much"
+            tape.fixed[id_] = msgspec.json.encode(told)
+    for wanted, moment in zip(kept, tape.read(), strict=True):
+        host = moment.snapshot.host
+        assert host.value is None
+        assert host.error == FOREIGN
+        assert moment.snapshot.gpu == rounded(wanted.gpu)
+        assert moment.snapshot.models == wanted.models
+
+
 def test_a_fixed_line_that_is_lost_is_said() -> None:
     (snapshot, _), *_ = seconds(1)
     tape = Tape()
@@ -230,7 +256,7 @@ def test_a_fixed_line_that_is_lost_is_said() -> None:
         b'{"key":1,"t":[1],"q":1,"r":{},"f":{}}',
         b'{"key":1,"t":[1,2],"q":1,"r":{"moon":{}},"f":{}}',
         b'{"key":1,"t":[1,2],"q":1,"r":{"gpu":[1,2,3]},"f":{}}',
-        b'{"key":1,"t":[1,2],"q":1,"r":{"gpu":{"i":1,"n":1,"b":{"gpus":4}}},"f":{}}',
+        b'{"key":1,"t":[1,2],"q":1,"r":{"gpu":{"i":1,"n":1,"b":{"gpus":{"0":4}}}},"f":{}}',
         b'{"key":1,"t":[1,2],"q":1,"r":{"triton.stats":{"i":1,"n":1,"b":{"n":1,"k":[["a","1",""]],"f":[{"w":[1]}]}}},"f":{}}',
         b'{"key":1,"t":[1,2],"q":1,"r":{"triton.stats":{"i":1,"n":1,"b":{"n":1,"k":[["a","1",""]],'
         b'"f":[{"c":[1],"b":[[1],"x",1],"w":[null,null,null,null,null]}]}}},"f":{}}',
