@@ -223,6 +223,8 @@ class Sweep(BatchingAction):
             values = " ".join(f"{name}={value}" for name, value in chosen.values.items())
             lines = (*lines, f"take the best: gpuconsole do batching.set {record.model} {values}")
         figures = {"trials": float(len(sweep.measured)), "grid": float(len(sweep.points))}
+        figures |= _figures(sweep.trials[0], "before") if sweep.trials else {}
+        figures |= _figures(chosen, "after") if chosen is not None else {}
         return Outcome(word, f"{record.model}: {text}", lines, figures=figures)  # type: ignore[arg-type]
 
     # --------------------------------------------------------------------------------------------------- interrupted
@@ -549,6 +551,12 @@ class _Sweep:
 
     def _note_all(self) -> None:
         self.run.keep(trials=msgspec.json.encode(self.trials).decode())
+
+
+def _figures(one: Trial, when: str) -> dict[str, float]:
+    """By the names of `Outcome.figures` of a change that was measured at both ends."""
+    found = {f"mean_{when}_ms": one.mean_ms, f"rate_{when}": one.rate, f"batch_{when}": one.batch}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _trials(kept: Mapping[str, str]) -> Sequence[Trial]:

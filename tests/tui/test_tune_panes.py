@@ -364,6 +364,16 @@ def test_a_trial_that_went_back_says_so() -> None:
     assert (one.change, one.verdict, state_words(one)) == ("delay_us 2000 → 500 for 5 min", "better", "best, back")
 
 
+def test_a_sweep_is_a_row_too() -> None:
+    told = record("s", "-", {"objective": "p99", "budget": "60s"}, action="batching.sweep", verdict="restored")
+    assert told.outcome is not None
+    assert told.outcome.outcome is not None
+    restored = changed(told.outcome, outcome=changed(told.outcome.outcome, undo=None))
+    kept, gone = experiments((told, Record(told.intent, restored)), current())
+    assert (kept.change, kept.state, gone.state) == ("sweep for p99", "kept", "restored")
+    assert (gone.before["mean"], gone.after["mean"], gone.best) == (2.94, 1.84, False)
+
+
 def test_what_was_predicted_comes_from_the_record_and_all_goes_to_the_file() -> None:
     values = {"delay_us": "500", "predicted": "mean=1.9,p99=2.3,batch=x"}
     told = record("a", "delay_us 2000 → 500", values)

@@ -69,6 +69,7 @@ def test_the_best_is_found_told_and_what_ran_before_is_restored(box: Box) -> Non
     assert "take the best: gpuconsole do batching.set ranking" in told
     assert outcome.undo is None
     assert 3 <= outcome.figures["trials"] <= sweep.most_trials(int(outcome.figures["grid"]))
+    assert outcome.figures["mean_before_ms"] > 4 > outcome.figures["mean_after_ms"]
     start, *rest = json.loads(run.kept()["trials"])
     assert start["mean_ms"] > 4 > min(one["mean_ms"] for one in rest)
     assert all(one.get("failed", 0) == 0 for one in rest)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from console.tui.tuner import LoadRun
 
 SET, TRIAL, SWEEP, REVERT = "batching.set", "batching.trial", "batching.sweep", "batching.revert"
-TRIED = (SET, TRIAL)
+TRIED = (SET, TRIAL, SWEEP)
 """Actions that are experiments."""
 VERDICTS: Mapping[str, Sign] = {
     "better": "ok",
@@ -133,6 +133,8 @@ def _ended(record: Record, action: str) -> bool:
 
 def words_of(record: Record) -> str:
     """`delay_us 2000 → 500`, from the plan's title; the values alone where that has another form."""
+    if record.intent.action == SWEEP:
+        return f"sweep for {record.intent.values.get('objective', 'throughput')}"
     title, _, words = record.intent.title.partition(": ")
     words = words.removesuffix(f" on {record.intent.host}")
     if title and "→" in words:
@@ -153,8 +155,12 @@ def _state(record: Record, now: Current | None, reverted: set[str], claimed: set
         return "no end known"
     if outcome.word != "done":
         return "back" if record.intent.action == TRIAL and outcome.word == "undone" else outcome.word
+    if record.intent.action == SWEEP and outcome.undo is None:
+        return "restored"
     if record.undone_by or (outcome.undo is not None and outcome.undo.values.get("record", "-") in reverted):
         return "reverted"
+    if record.intent.action == SWEEP:
+        return "kept"
     names = {name for name in record.intent.values if name in change.NAMES}
     mine = names - claimed
     claimed |= names

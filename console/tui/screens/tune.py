@@ -26,7 +26,7 @@ from console.tui.lane import Lane
 from console.tui.panes.base import Pane, View
 from console.tui.panes.form_pane import FormPane
 from console.tui.panes.tune_change import TuneChange
-from console.tui.panes.tune_experiments import SET, SWEEP, TRIAL, TRIED, TuneExperiments
+from console.tui.panes.tune_experiments import SET, SWEEP, TRIAL, TuneExperiments
 from console.tui.panes.tune_form import (
     TuneForm,
     change_words,
@@ -512,7 +512,7 @@ def _by_change(records: Iterable[Record]) -> Measured | None:
     """What the newest change of the batching measured at both ends."""
     for one in records:
         outcome = one.outcome.outcome if one.outcome is not None else None
-        if one.intent.action in TRIED and outcome is not None and outcome.figures:
+        if one.intent.action in (SET, TRIAL) and outcome is not None and outcome.figures:
             after = figures_of_outcome(outcome.figures, "after")
             return Measured(one.wall, "by the change", after, figures_of_outcome(outcome.figures, "before"))
     return None
