@@ -55,6 +55,10 @@ def run(*arguments: str, tmp_path: Path, **environ: str) -> subprocess.Completed
         (["--seed", "3"], "--seed goes with --demo"),
         (["--demo", "--scene", "sunny"], "invalid choice: 'sunny'"),
         (["--config", "/nonexistent.toml"], "does not exist"),
+        (["tune"], "the following arguments are required: MODEL"),
+        (["tune", "rank", "--objective", "fast"], "invalid choice: 'fast'"),
+        (["tune", "rank", "--budget", "1s"], "`budget` must be from 15s to 60m, not 1s"),
+        (["tune", "rank", "--demo"], "open `gpuconsole --demo` and press S on 3 Tune"),
     ],
 )
 def test_wrong_usage_is_one_sentence_and_64(arguments: list[str], words: str, tmp_path: Path) -> None:
