@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from console.clients.recorder import Recorder
 from console.clients.recording import UnreadableError, files
 from console.core.history import History
-from console.core.model import Event, LogLine, Snapshot
+from console.core.model import Event, Snapshot
 from console.core.recorded import micros, rounded
 from console.core.store import samples
 from console.sources.replay import Player
-from tests.fakes.past import seconds
+from tests.core.test_recorded import value
+from tests.fakes.past import Second, seconds
 
-Second = tuple[Snapshot, tuple[LogLine, ...]]
 LENGTH = 1500
 
 
@@ -244,3 +244,15 @@ def test_what_holds_no_line_is_said_to_hold_none(tmp_path: Path, whole: list[Sec
 def test_events_in_the_future_of_a_file_are_not_shown_early(player: Player) -> None:
     player.seek(player.first + 60)
     assert all(isinstance(event, Event) and event.wall <= player.wall + 1 for event in player.snapshot.events[-3:])
+
+
+def test_a_recording_of_schema_1_opens_in_every_later_version(whole: list[Second]) -> None:
+    """The file was written when the schema was new. Parts that got another form since may say so; the rest is read."""
+    player = Player(Path(__file__).parents[1] / "data" / "recording-schema-1.jsonl.zst")
+    player.seek(player.last)
+    assert player.snapshot.seq == 12
+    assert player.snapshot.serving.word == "SERVING"
+    assert [flow.key.name for flow in value(player.snapshot.stats).flows] == ["ranking", "recall", "idle"]
+    assert value(player.snapshot.gpu).gpus[0].name == "Tesla T4"
+    assert player.faults == 0
+    player.close()
