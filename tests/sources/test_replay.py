@@ -79,8 +79,8 @@ def history_of(told: list[Second]) -> History:
     """Of the console that was there."""
     history, old = History(), Snapshot()
     for snapshot, _ in told:
-        for mono, key, value in samples(old, snapshot):
-            history.record(micro(mono), {key: value})
+        for mono, key, sample in samples(old, snapshot):
+            history.record(micro(mono), {key: sample})
         old = snapshot
     return history
 
