@@ -13,7 +13,8 @@ When a run ends, its thread wakes the batcher's and then takes the next batch fr
 Where the batcher's is, what waits still joins that batch. Which, is chance: `wins` is the batcher's share, 0.1 to 0.4
 in the lab.
 
-Where an input has no fixed shape each arrival wakes the thread, and joins: as if it always won.
+Where an input has no fixed shape each arrival wakes the thread, and joins: as if it always won (measured 35.1 ms mean
+where this gives 34.7, and 45.2 if it did not: batches up to 8, delay 3 ms, 120 a second of 16 + 2 b ms).
 
 This is the plain form, one event after another: for preferred sizes, and for tests of the fast one (`lanes.py`). Not
 modelled: the thread's own half-second timer, requests of more than one item, queue policies (with one nothing is
