@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from console.core import units
 from console.core.model import Event, Sign
@@ -168,7 +169,7 @@ class Loads:
         self.error = ""
         """Why they could not be read."""
         self.going: tuple[Running, ...] = ()
-        """Loads of others on this machine."""
+        """Loads of others on this machine, of this server and of others."""
         self.told = ""
         """Why the last one came to nothing; "" = it did not."""
         self._ended_at: dict[str, float] = {}
@@ -201,14 +202,27 @@ class Loads:
             phase = now.phase()
             name = one_line(now.plan.names, NAME)
             return f"LOAD {now.number} {name} {phase} ctrl+x", f"LOAD {phase.replace(' of ', '/')} ctrl+x"
-        if not self.going:
+        here = [one for one in self.going if self.is_here(one)]
+        if not here:
             return "", ""
-        other = self.going[0]
-        more = f" and {len(self.going) - 1} more" if len(self.going) > 1 else ""
+        other = here[0]
+        more = f" and {len(here) - 1} more" if len(here) > 1 else ""
         of = "" if other.seconds is None else f" of {minutes(other.seconds)}"
         since = minutes(wall - other.wall)
         by = one_line(other.by, 20)
         return f"LOAD by {by}, {one_line(other.model, NAME)} {since}{of}{more}", f"LOAD by {by}{more}"
+
+    def is_here(self, one: Running) -> bool:
+        """True where it goes to the server that this console shows, or where that cannot be told."""
+        server = self.app.box.snapshot.server.value
+        try:
+            ours, theirs = urlsplit(server.url if server is not None else ""), urlsplit(f"//{one.target}")
+            same_port = ours.port == theirs.port
+        except ValueError:  # its target is another user's word
+            return False
+        near = {"localhost", "127.0.0.1", "::1"}
+        same_host = ours.hostname == theirs.hostname or {ours.hostname, theirs.hostname} <= near
+        return ours.hostname is None or (same_port and same_host)
 
     # -------------------------------------------------------------------------------------------------- life and death
 
@@ -233,11 +247,11 @@ class Loads:
     def _seen(self, found: tuple[Running, ...]) -> None:
         before, self.going = self.going, tuple(one for one in found if one.pid != os.getpid())
         for one in self.going:
-            if one not in before:
+            if one not in before and self.is_here(one):
                 self._others.append(one)
                 self._tell_other(one, one.wall, "began")
         for one in before:
-            if one not in self.going:
+            if one not in self.going and one in self._others:
                 self.read_runs(partial(self._end_of_other, one, time.time()))
         self.app.refresh_now()
 

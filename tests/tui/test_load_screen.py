@@ -405,6 +405,21 @@ async def test_what_others_do_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
         assert "LOAD" not in text_of(app).splitlines()[0]
 
 
+async def test_a_load_of_another_server_is_told_on_this_screen_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the same CPU and card, but is none of this server's."""
+    async with on_stage(drawn_box(), tmp_path, monkeypatch, (160, 45)) as (app, pilot):
+        doors = FakeDoors(going=(changed(RUNNING, target="127.0.0.1:9000"), changed(RUNNING, target="[::1")))
+        await _opened(app, pilot, doors)
+        await _until(app, pilot, lambda: app.loads.going)
+        assert "LOAD" not in text_of(app).splitlines()[0]
+        assert "also running and 1 more: ana, recall" in " ".join(text_of(app).split())
+        app.loads._seen(())
+        await settled(app, pilot)
+        assert [one for one in shown(app).events if one.kind == "load.other"] == []
+
+
 async def test_a_run_of_another_terminal_tells_its_end_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with on_stage(drawn_box(), tmp_path, monkeypatch) as (app, pilot):
         doors = FakeDoors(going=(RUNNING,))

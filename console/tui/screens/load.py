@@ -598,11 +598,12 @@ def figures_of(kept: Kept) -> dict[str, float]:
         one = cast("Foreign", kept)
         found = {"rate": one.throughput, "p99": one.p99_ms, "wait": one.queue_ms}
     else:
-        server, wall = run.server, run.client.wall_s
+        server = run.server
         found = {"rate": run.client.throughput, "p99": run.client.latency.p99}
         if server is not None:
             found |= {"mean": server.total_ms, "wait": server.queue_ms, "batch": server.batch}
-            found["execs"] = server.executions / wall if wall else None
+            span = server.span or run.client.wall_s
+            found["execs"] = server.executions / span if span else None
     return {name: value for name, value in found.items() if value is not None}
 
 
