@@ -38,7 +38,7 @@ from console.planning import batching_change as change
 from console.planning.batching_change import Batching
 from console.planning.observed import Observed, observe, together
 from console.tuning import own_load, table
-from console.tuning.space import OBJECTIVES, Candidate, Objective, Proposed, Tried, grid, propose, values_of
+from console.tuning.space import AXES, OBJECTIVES, Candidate, Objective, Proposed, Tried, grid, propose, values_of
 from console.tuning.table import Trial, best
 
 BUDGET, LEAST_BUDGET, MOST_BUDGET = "5m", 15.0, 3600.0
@@ -235,9 +235,13 @@ class Sweep(BatchingAction):
         name = plan.target.name
         if "record" not in kept or records(box, name).get(kept["record"]) is None:
             return (f"nothing was sent: {name} is as before", "sweep", "")
-        now = settings_digest(look(box, name).document)
+        found = look(box, name)
+        now = settings_digest(found.document)
         done = len(_trials(kept))
-        if now not in kept["live"].split(","):
+        record = records(box, name).get(kept["record"])
+        assert record is not None
+        first = change.read(json.loads(record.before))
+        if now not in kept["live"].split(",") and not _is_loaded(kept, found.document, first):
             return (f"{name} is no longer served as the sweep left it: somebody changed it since", "", "")
         if now == kept["live"].split(",")[0]:
             return (f"{name} is served as before the sweep; {done} settings were measured", "go on with the sweep",
@@ -246,7 +250,7 @@ class Sweep(BatchingAction):
                 "load what ran before")  # fmt: skip
 
     def finish(self, box: Box, plan: Plan, run: Run) -> Outcome:
-        """With what was measured already; the budget of time begins anew, less what was used."""
+        """With what was measured already; the budget of time begins anew."""
         record = records(box, plan.target.name).get(run.kept().get("record", "-"))
         return self.run(box, plan, run) if record is None else self._sweep(box, plan, run, record)
 
@@ -274,6 +278,8 @@ class _Sweep:
         self._until = time.monotonic() + asked.budget
         self._load_s = 1.0
         self._live = run.kept()["live"].split(",")
+        if _is_loaded(run.kept(), self.found.document, self.first):
+            self._live.append(settings_digest(self.found.document))
         self._one, _ = _one_instance(box, self.found)
         self._callers_ms = 0.0
         self._out: list[dict[str, str]] = []
@@ -432,6 +438,7 @@ class _Sweep:
         override = change.override(self.document, settings, [self.version])
         if not change.changed(change.read(steps.served_now(self.box, self.record.model, self.version)), settings):
             return
+        self.run.keep(loading=json.dumps(dict(values)))
         seconds = steps.load(self.box, self.run, self.record.model, json.dumps(override))
         self._load_s = max(seconds, 0.1)
         if reason := steps.ready_reason(self.box, self.record.model):
@@ -439,7 +446,7 @@ class _Sweep:
         now = settings_digest(steps.served_now(self.box, self.record.model, self.version))
         if now not in self._live:
             self._live.append(now)
-            self.run.keep(live=",".join(self._live))
+        self.run.keep(live=",".join(self._live), loading="")
         if self.run.wait(SETTLE_S):
             raise Stopped("it was stopped by the operator")
 
@@ -551,6 +558,14 @@ class _Sweep:
 
     def _note_all(self) -> None:
         self.run.keep(trials=msgspec.json.encode(self.trials).decode())
+
+
+def _is_loaded(kept: Mapping[str, str], document: Mapping[str, object], first: Batching) -> bool:
+    """True when what is served is what a load was just bringing when its runner was killed."""
+    if not kept.get("loading"):
+        return False
+    wanted_then = change.wanted(first, json.loads(kept["loading"]))
+    return not change.came_out(document, wanted_then, AXES)
 
 
 def _figures(one: Trial, when: str) -> dict[str, float]:

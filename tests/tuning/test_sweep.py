@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from console.actions import batching_apply as steps
-from console.actions import model_look
+from console.actions import detached, journal, model_look, recover, runner
 from console.actions.batching import records
 from console.actions.batching_look import look
 from console.actions.box import Box, BoxSpec
@@ -151,6 +154,35 @@ def test_killed_it_goes_on_with_what_was_measured_or_restores(box: Box, phase: s
     assert served(box) == before
     for one in measured[1:]:
         assert any(one["text"] in line for line in outcome.lines), "what was measured is not measured again"
+
+
+@pytest.mark.slow
+def test_a_killed_runner_is_named_and_what_ran_before_is_loaded(box: Box, spec: BoxSpec) -> None:
+    def waited(what: Callable[[], object]) -> None:
+        until = time.monotonic() + 60
+        while not what():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    def started(action: str, target: str, values: Mapping[str, str]) -> journal.Journal:
+        return journal.find(box.state, detached.start(spec, box.state, runner.prepare(box, action, target, values)))
+
+    before = served(box)
+    swept = started("batching.sweep", MODEL, VALUES)
+    waited(lambda: served(box) != before)
+    pid = swept.runner()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    waited(lambda: swept.runner() is None)
+    (left,) = recover.interrupted(box)
+    assert left.id == swept.id
+    assert (left.finish, left.undo) != ("", "")
+    back = started("interrupted.undo", swept.id, {})
+    waited(back.ended)
+    end = back.ended()
+    assert end is not None
+    assert any("(start)" in line for line in end.outcome.lines), "what was measured is told"
+    assert (served(box), recover.interrupted(box)) == (before, ())
 
 
 def test_memory_that_is_not_there_leaves_settings_out(box: Box) -> None:
