@@ -9,12 +9,14 @@ lines of minutes name by their id and complete by a patch. So a reader may begin
     {"fixed": id, "value": tree}
 
 * Times are whole microseconds; in other lines than the first they are the rise since the line (the reading) before, and
-  wall times the rise of wall less monotonic time. What comes back is rounded to the microsecond, and nothing else is.
+  wall times the rise of wall less monotonic time. What comes back is rounded to the microsecond.
+* Rates, shares and latencies of the parts in SHORT have seven digits, as many as History holds: what follows is the
+  noise of the clocks that they are divided by, and a tenth of a recording. Nothing else is rounded.
 * A reading is [mono, wall, duration] and what changed in its value, where it is the next good one; else a dict.
 * Values are patches (core/patch.py), Triton's statistics are in core/recorded_stats.py.
 * Rows of models, the header's word and the traffic are not written: they are derived again by the code that derived
   them (core/derive.py). Where that gives something else, the difference is written.
-* "p" holds the highest sample of each ten seconds of the minute before, of each series of History, in six digits: a
+* "p" holds the highest sample of each ten seconds of the minute before, of each series of History, in five digits: a
   reader that jumps has an hour of charts without reading that hour.
 
 SCHEMA goes up when the meaning of what is there changes. Fields that later versions add have defaults, fields that they
@@ -78,6 +80,9 @@ KINDS: Mapping[str, Any] = {
 """Part -> the type of its value."""
 HISTORY_NEEDS = frozenset({"gpu", "host", "container", STATS, "triton.index", "triton.metrics", "triton.config"})
 """Parts that series of History come from, by the rows of models too."""
+SHORT = frozenset({"host", "container", "triton.server"})
+SHORT_BELOW = 1e6
+"""Numbers beyond are times of day and bytes."""
 LISTS: Mapping[str, Any] = {"events": tuple[Event, ...], "verdicts": tuple[Verdict, ...], "gaps": Gaps}
 """Fields of the Snapshot beside the parts that are written as patches."""
 PAST_STEP, PAST_SLOTS = 10, 6
@@ -123,12 +128,23 @@ def micros(seconds: float | None) -> int | None:
 
 
 def rounded(reading: Reading[Any]) -> Reading[Any]:
-    """The reading with its times in whole microseconds."""
+    """The reading as a recording gives it back: times in whole microseconds, figures of SHORT parts in seven digits."""
     times = {
         name: _seconds(micros(getattr(reading, name)))
         for name in ("wall", "mono", "error_mono", "error_wall", "duration")
     }
-    return msgspec.structs.replace(reading, **times)
+    value = reading.value
+    if reading.part in SHORT and value is not None:
+        value = msgspec.convert(_shortened(msgspec.to_builtins(value)), KINDS[reading.part])
+    return msgspec.structs.replace(reading, value=value, **times)
+
+
+def _shortened(tree: Any) -> Any:
+    if isinstance(tree, float):
+        return float(f"{tree:.7g}") if -SHORT_BELOW < tree < SHORT_BELOW else tree
+    if isinstance(tree, dict):
+        return {key: _shortened(value) for key, value in tree.items()}
+    return [_shortened(value) for value in tree] if isinstance(tree, list | tuple) else tree
 
 
 def _seconds(number: int | None) -> float | None:
@@ -176,13 +192,13 @@ class _Past:
             peaks[at] = value
 
     def take(self) -> Any:
-        told = {key: [None if one is None else _six(one) for one in peaks] for key, peaks in self._peaks.items()}
+        told = {key: [None if one is None else _five(one) for one in peaks] for key, peaks in self._peaks.items()}
         first, self._first, self._peaks = self._first, None, {}
         return None if first is None else [first, told]
 
 
-def _six(value: float) -> float | int:
-    short = float(f"{value:.6g}")
+def _five(value: float) -> float | int:
+    short = float(f"{value:.5g}")
     return int(short) if short.is_integer() else short
 
 

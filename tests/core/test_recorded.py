@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from console.core.encode import to_json
-from console.core.model import PART_FIELDS, Failure, Reading, Snapshot, Window
+from console.core.model import PART_FIELDS, Failure, GpuBox, HostState, Reading, Snapshot, Window
 from console.core.recorded import (
     FOREIGN,
     LISTS,
@@ -218,7 +218,7 @@ def test_an_older_form_of_a_part_is_read_by_its_fields() -> None:
             told["value"]["moon"] = 1
             tape.fixed[id_] = msgspec.json.encode(told)
     host = tape.read()[0].snapshot.host.value
-    assert host == replace(value(snapshot.host), kernel="")
+    assert host == replace(value(rounded(snapshot.host)), kernel="")
 
 
 def test_a_part_whose_form_became_another_says_so_and_the_others_are_read() -> None:
@@ -280,6 +280,13 @@ def test_after_a_damaged_line_only_a_first_one_goes_on() -> None:
     assert_gpu = reader.read(tape.lines[60]).snapshot.gpu
     assert assert_gpu == rounded(kept[60].gpu)
     assert msgspec.json.decode(tape.lines[60])["key"] == SCHEMA
+
+
+def test_figures_of_noisy_parts_have_seven_digits_and_times_of_day_all_of_theirs() -> None:
+    host = HostState(hostname="a", boot_wall=1_783_145_071.123456, cpu_pct=23.347483323226196, load1=0.25)
+    found = rounded(Reading("host", 1.0, host)).value
+    assert found == replace(host, cpu_pct=23.34748)
+    assert rounded(Reading("gpu", 1.0, GpuBox("550"))).value == GpuBox("550")
 
 
 def test_times_are_rounded_to_the_microsecond_and_nothing_else_is() -> None:
