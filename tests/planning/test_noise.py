@@ -75,7 +75,10 @@ def test_what_noise_can_have_made_is_no_difference() -> None:
 def test_few_requests_are_not_judged() -> None:
     assert "hardly any" in judge([Slice(1.0, 1, 3.0)], even(10, JITTER)).text
     few = [Slice(0.2, count, 10.0 * count) for count in (3, 0, 0, 2, 0, 0, 0, 0, 0, 4)]
-    assert judge(few, even(10, JITTER)).text == "not known: too few requests, or too short a time, to tell a difference from chance"
+    assert (
+        judge(few, even(10, JITTER)).text
+        == "not known: too few requests, or too short a time, to tell a difference from chance"
+    )
 
 
 def test_rates_of_few_requests_differ_by_chance() -> None:
