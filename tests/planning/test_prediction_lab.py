@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from console.planning.batcher import Scheduling
+from tests.bench import prediction
 from tests.bench.prediction import Case, Sleeper, rows
 
 MODEL = Sleeper("nap", 12_000, 3_000)
@@ -21,9 +22,11 @@ SETTINGS = (
 @pytest.mark.lab
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_three_settings_from_one_look(lab: object) -> None:
+def test_three_settings_each_from_a_look_at_another(lab: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prediction, "SHORTEST_S", 6.0)
+    monkeypatch.setattr(prediction, "REQUESTS", 900)
     cases = [Case(MODEL, load, scheduling) for load, scheduling in SETTINGS]
-    found = list(rows(cases, 11, reference_s=8.0))
+    found = list(rows(cases, 11, reference_s=6.0))
     assert len(found) == len(cases)
     for row in found:
         told, seen = row.batch
