@@ -29,8 +29,8 @@ from console.do import Looks, drawn
 from console.loadgen.measure import Statistics
 from console.planning import batching_change, capacity, prediction
 from console.planning.batcher import Scheduling
-from console.planning.observed import Observed, observe, together, unfit
-from console.planning.prediction import Figure, Prediction
+from console.planning.observed import Observed, observe, scheduling_of, together, unfit
+from console.planning.predicted import Figure, Prediction
 from console.sources.locator import Locator
 
 NOT_HELD = 1
@@ -139,7 +139,7 @@ def _wanted(config: ModelConfig, values: Mapping[str, str]) -> Scheduling:
     problems = (*batching_change.obstacles(facts, live, wanted), *batching_change.problems(facts, wanted))
     if values and problems:
         raise WrongInput(problems[0].text)
-    return prediction.scheduling_of(wanted)
+    return scheduling_of(wanted)
 
 
 def _looked(wish: Wish, spec: BoxSpec, state: Path, looks: Looks, check: Callable[[ModelConfig], object]) -> Look:

@@ -19,7 +19,8 @@ from console.core.plan import WrongInput
 from console.planning.batcher import Scheduling
 from console.planning.calibration import calibrate
 from console.planning.observed import Observed
-from console.planning.prediction import Prediction, capacity, grid, instances_of
+from console.planning.predicted import Prediction
+from console.planning.prediction import capacity, grid, instances_of
 from console.planning.service import Seen, curve
 
 DELAYS_US = (0, 200, 500, 1000, 2000, 5000)

@@ -11,8 +11,9 @@ from console.core import units
 from console.core.model import Effect, Helps, ModelRow, Proposal
 from console.core.plan import WrongInput
 from console.planning import batching_change
-from console.planning.observed import observe_window
-from console.planning.prediction import Figure, Prediction, grid, scheduling_of
+from console.planning.observed import observe_window, scheduling_of
+from console.planning.predicted import Figure, Prediction
+from console.planning.prediction import grid
 
 SET = "batching.set"
 WITHIN_S = 3.0

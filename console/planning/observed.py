@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from console.core.model import ModelConfig, ModelStats, Window
 from console.core.rates import window_between
 from console.planning.batcher import Scheduling
+from console.planning.batching_change import Batching
 from console.planning.service import Seen
 
 FEW_COUNTS = 20
@@ -147,6 +148,20 @@ def scheduling(config: ModelConfig) -> Scheduling:
         preferred_batch_sizes=preferred,
         max_queue_size=config.queue.max_queue_size,
         queue_timeout_us=config.queue.timeout_us,
+    )
+
+
+def scheduling_of(batching: Batching) -> Scheduling:
+    """The settings of a Tune form as the model takes them."""
+    own = batching.preferred == (batching.max_batch_size,)
+    return Scheduling(
+        max_batch_size=batching.max_batch_size,
+        instances=max(1, batching.total_instances),
+        dynamic_batching=batching.dynamic_batching,
+        max_queue_delay_us=batching.delay_us,
+        preferred_batch_sizes=() if own else batching.preferred,
+        max_queue_size=batching.max_queue_size,
+        queue_timeout_us=batching.timeout_us,
     )
 
 

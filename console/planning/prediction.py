@@ -3,7 +3,6 @@
     predict(observed, scheduling)                    one setting, in about a second
     grid(observed, settings, within_s=5)             many, under the same arrivals; run it in a process of its own:
     Aside().call("console.planning.prediction", "grid", observed, settings)        (console/clients/aside.py)
-    scheduling_of(batching)                          the settings of a Tune form
 
 `observed` is from observed.py. Arrivals of the observed rate are drawn, and each setting is run under them with the
 measured service times (service.py), by the batcher as Triton really goes about it (ahead.py), on a machine that is
@@ -16,23 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, sqrt
-from typing import Literal
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
 from console.core.plan import WrongInput
 from console.core.text import one_line
 from console.planning import lanes
 from console.planning.batcher import Scheduling
-from console.planning.batching_change import Batching
 from console.planning.calibration import Calibration, calibrate
 from console.planning.observed import Observed
+from console.planning.predicted import UNKNOWN, Figure, Prediction, Trust
 from console.planning.service import Curve
 from console.planning.setting import Job, Setting, figures, run
-
-Trust = Literal["good", "fair", "poor"]
 
 STREAMS_ALONE, STREAMS_OF_GRID = 24, 8
 BOUND_SHARE = 8
@@ -52,71 +47,6 @@ OUTSIDE = 0.1
 """Share of requests in batches of sizes that were not seen, from which that is said."""
 OFF, FAR_OFF = 0.1, 0.25
 """By so much the model may miss the batch size of the settings in use."""
-
-
-class Figure(Struct, frozen=True):
-    """A value, and how far off it may be; None = cannot be told."""
-
-    value: float | None
-    error: float | None = None
-
-
-UNKNOWN = Figure(None)
-
-
-class Prediction(Struct, frozen=True):
-    """One setting under one rate. Times in ms as the server counts them, from the queue to the end of the run."""
-
-    scheduling: Scheduling
-    rate: float
-    capacity: float
-    """Requests a second that the instances can do at most."""
-    mean_ms: Figure
-    wait_ms: Figure
-    compute_ms: Figure
-    p50_ms: Figure
-    p99_ms: Figure
-    batch: Figure
-    """Items a run."""
-    executions_per_s: Figure
-    throughput: Figure
-    """Requests served a second."""
-    busy: Figure
-    """Share of the instances' time."""
-    refused_per_s: Figure
-    timed_out_per_s: Figure
-    trust: Trust
-    reasons: tuple[str, ...]
-    """Why it is not better, the gravest first."""
-    shared_p99_ms: float | None
-    """p99 if instances shared the card wholly, where that is not known; infinite = it could not keep up."""
-    simulated_requests: int
-    simulated_s: float
-
-    @property
-    def saturated(self) -> bool:
-        """More comes than can be served: waits grow for as long as it lasts."""
-        return self.rate >= self.capacity
-
-    @property
-    def queue_share(self) -> float | None:
-        """Part of a request's time that is waiting."""
-        mean, wait = self.mean_ms.value, self.wait_ms.value
-        return None if mean is None or wait is None or not mean else wait / mean
-
-
-def scheduling_of(batching: Batching) -> Scheduling:
-    """The settings of a Tune form as the model takes them."""
-    own = batching.preferred == (batching.max_batch_size,)
-    return Scheduling(
-        max_batch_size=batching.max_batch_size,
-        instances=max(1, batching.total_instances),
-        dynamic_batching=batching.dynamic_batching,
-        max_queue_delay_us=batching.delay_us,
-        preferred_batch_sizes=() if own else batching.preferred,
-        max_queue_size=batching.max_queue_size,
-        queue_timeout_us=batching.timeout_us,
-    )
 
 
 def predict(observed: Observed, scheduling: Scheduling, *, rate: float | None = None, seed: int = 0) -> Prediction:

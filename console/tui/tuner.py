@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from console.actions.batching_look import Current, Validated
     from console.core.model import ModelRow, Snapshot
     from console.planning.batching_change import Batching
-    from console.planning.prediction import Prediction
+    from console.planning.predicted import Prediction
 
 
 class LoadRun(Struct, frozen=True):
@@ -58,8 +58,7 @@ class LateTuner:
         """What these settings would do under what came in the last half minute. Takes a second. WrongInput,
         SourceError."""
         from console.core.plan import WrongInput
-        from console.planning.observed import observe, observe_window, together
-        from console.planning.prediction import scheduling_of
+        from console.planning.observed import observe, observe_window, scheduling_of, together
 
         window = None if row.flow is None else row.flow.w30 or row.flow.w10
         if window is None or row.flow is None or row.config is None:

@@ -18,8 +18,8 @@ from console.core.plan import WrongInput
 from console.planning import batching_change as change
 from console.planning import closed, prediction
 from console.planning.batching_change import Batching, Served
-from console.planning.observed import Observed
-from console.planning.prediction import Prediction
+from console.planning.observed import Observed, scheduling_of
+from console.planning.predicted import Prediction
 
 Objective = Literal["throughput", "p99", "mean"]
 OBJECTIVES: Final = ("throughput", "p99", "mean")
@@ -133,7 +133,7 @@ def propose(
     there seem to be), and a request takes `outside_ms` outside the server's times; else requests come by themselves.
     What was `tried` corrects what is predicted of its neighbours. WrongInput where nothing can be told of this
     model."""
-    settings = [prediction.scheduling_of(one.settings) for one in candidates]
+    settings = [scheduling_of(one.settings) for one in candidates]
     if objective == "throughput" and waits:
         rates = closed.throughput(seen, settings, callers, outside_ms=outside_ms)
         found = [Proposed(one, rate, UNSURE * rate) for one, rate in zip(candidates, rates, strict=True)]
@@ -141,9 +141,7 @@ def propose(
         told = prediction.grid(seen, settings, within_s=WITHIN_S)
         found = [_proposed(one, figures, objective) for one, figures in zip(candidates, told, strict=True)]
     found = [_corrected(one, tried) for one in found]
-    start = next(
-        (one.settings for one in candidates if prediction.scheduling_of(one.settings) == seen.scheduling), None
-    )
+    start = next((one.settings for one in candidates if scheduling_of(one.settings) == seen.scheduling), None)
 
     def order(one: Proposed) -> tuple[float, int, int]:
         """Better first; of equals the one with fewer instances, then the one that changes less."""
@@ -172,6 +170,12 @@ def _distance(one: Batching, other: Batching) -> float:
     batches = [log(max(1, settings.max_batch_size), 2) for settings in (one, other)]
     instances = one.total_instances - other.total_instances
     return hypot((delays[0] - delays[1]) / 3, batches[0] - batches[1], instances)
+
+
+def is_next_to(one: Batching, other: Batching) -> bool:
+    """True for settings that differ by one step of the delay alone."""
+    same = (one.total_instances, one.max_batch_size) == (other.total_instances, other.max_batch_size)
+    return same and abs(_step(one) - _step(other)) == 1
 
 
 def _step(settings: Batching) -> float:

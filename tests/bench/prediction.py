@@ -35,7 +35,8 @@ from console.clients.triton_wire import StatsDecoder, decode_config
 from console.core.model import ModelStats
 from console.planning.batcher import Scheduling, ServiceTime, simulate_poisson
 from console.planning.observed import Observed, observe
-from console.planning.prediction import Prediction, predict
+from console.planning.predicted import Prediction
+from console.planning.prediction import predict
 from console.planning.service import Seen, curve
 from tests.lab import repository
 from tests.lab.own import OwnTriton, own_triton

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,8 +17,9 @@ from console.planning.ahead import Ahead
 from console.planning.batcher import Scheduling
 from console.planning.batching_change import Batching, Group
 from console.planning.calibration import calibrate
-from console.planning.observed import Observed
-from console.planning.prediction import Prediction, grid, predict, scheduling_of
+from console.planning.observed import Observed, scheduling_of
+from console.planning.predicted import Prediction
+from console.planning.prediction import grid, predict
 from console.planning.service import Seen
 
 NOW = Scheduling(max_batch_size=16, instances=1, max_queue_delay_us=1000)
@@ -270,3 +273,10 @@ def test_within_a_time_limit_it_tells_by_less_traffic(seen: Observed) -> None:
     whole, short = predict(seen, NOW), grid(seen, [NOW], within_s=0.0)[0]
     assert short.simulated_requests < whole.simulated_requests / 2
     assert value(short, "mean_ms") == pytest.approx(value(whole, "mean_ms"), rel=0.5)
+
+
+def test_who_gets_a_prediction_from_the_helper_loads_no_numpy() -> None:
+    """Unpickling imports where the class is, and numpy would stay in the console's memory."""
+    code = "import sys, console.planning.predicted, console.planning.observed; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert Prediction.__module__ == "console.planning.predicted"

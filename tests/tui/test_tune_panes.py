@@ -8,7 +8,7 @@ from msgspec.structs import replace as changed
 from console.actions.batching_look import Current, validate
 from console.core.model import ContainerState, InstanceGroup, ModelMetrics, ModelRow, Quantile
 from console.core.plan import Check, Plan, Target
-from console.planning.prediction import UNKNOWN
+from console.planning.predicted import UNKNOWN
 from console.tui.desk import Record
 from console.tui.panes.tune_change import TuneChange
 from console.tui.panes.tune_experiments import TuneExperiments, experiments, p99_words, predicted_of, state_words

@@ -16,7 +16,7 @@ from console.core.plan import AuditRecord, Check, Operator, Outcome, Plan, Refus
 from console.planning import batching_change as change
 from console.planning.batcher import Scheduling
 from console.planning.batching_change import Batching
-from console.planning.prediction import Figure, Prediction
+from console.planning.predicted import Figure, Prediction
 from console.tui.app import ConsoleApp
 from console.tui.desk import Following, Holder, Record, Request
 from console.tui.screens import tune as tune_module

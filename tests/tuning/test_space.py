@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from console.core.plan import WrongInput
 from console.planning import batching_change as change
 from console.planning.batching_change import Batching, Group, Served
-from console.planning.observed import Observed
-from console.planning.prediction import scheduling_of
+from console.planning.observed import Observed, scheduling_of
 from console.planning.service import Seen
 from console.tuning import space
 
@@ -118,6 +117,11 @@ def test_what_was_tried_corrects_its_neighbours_and_not_what_is_far() -> None:
     assert 1.6 < times("delay 0, 2 inst, max 16") < 2
     assert times("delay 100, 2 inst, max 16") > times("delay 0, 3 inst, max 16") > times("delay 0, 4 inst, max 8") > 1
     assert times("delay 10000, 4 inst, max 8") < 1.05
+
+
+def test_one_step_of_the_delay_alone_is_next_to() -> None:
+    near = [one.settings for one in space.grid(START, Served("rank")) if space.is_next_to(one.settings, START)]
+    assert [(one.delay_us, one.total_instances, one.max_batch_size) for one in near] == [(1000, 1, 16), (5000, 1, 16)]
 
 
 def test_nothing_seen_nothing_predicted() -> None:

@@ -20,7 +20,7 @@ from console.tui.widgets.lines import Row
 
 if TYPE_CHECKING:
     from console.actions.batching_look import Current, Validated
-    from console.planning.prediction import Prediction
+    from console.planning.predicted import Prediction
 
 LABEL, LIVE, PREDICTED, MEASURED, SOURCE = 9, 8, 13, 15, 14
 LEAST_LIVE, LEAST_PREDICTED, LEAST_MEASURED, LEAST_SOURCE = 7, 12, 13, 8

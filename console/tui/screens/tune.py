@@ -55,7 +55,7 @@ from console.tui.widgets.lines import Row
 if TYPE_CHECKING:
     from console.actions.batching_look import Current
     from console.core.plan import Plan
-    from console.planning.prediction import Prediction
+    from console.planning.predicted import Prediction
     from console.tui.app import ConsoleApp
     from console.tui.tuner import LoadRun
 
