@@ -38,7 +38,18 @@ from console.planning import batching_change as change
 from console.planning.batching_change import Batching
 from console.planning.observed import Observed, observe, together
 from console.tuning import own_load, table
-from console.tuning.space import AXES, OBJECTIVES, Candidate, Objective, Proposed, Tried, grid, propose, values_of
+from console.tuning.space import (
+    AXES,
+    OBJECTIVES,
+    Candidate,
+    Objective,
+    Proposed,
+    Tried,
+    grid,
+    is_next_to,
+    propose,
+    values_of,
+)
 from console.tuning.table import Trial, best
 
 BUDGET, LEAST_BUDGET, MOST_BUDGET = "5m", 15.0, 3600.0
@@ -381,7 +392,14 @@ class _Sweep:
         if not rest:
             return None
         best_now = now.figure(self.asked.objective) if now is not None else None
-        return rest[0] if best_now is None or self._is_worth(rest[0], best_now) else None
+        here = self._settings(now.values) if now is not None else self.first
+        # the model is not as fine as the steps of the delay: what is beside the best is tried last, or when no more is
+        # expected of anything else
+        beside = next((one for one in rest if is_next_to(one.candidate.settings, here)), None)
+        is_last = len(self.measured) + 2 >= most_trials(len(self.points))
+        if beside is not None and is_last:
+            return beside
+        return rest[0] if best_now is None or self._is_worth(rest[0], best_now) else beside
 
     def _waits(self) -> bool:
         """True for callers that wait for their answers: of the traffic that comes that is taken."""
