@@ -83,7 +83,11 @@ class BatchingTrial(BatchingSet):
                 "for": f"{length:g}s",
                 "broken_for": f"{goal.broken_for:g}s",
                 "max_errors": str(goal.max_errors),
-                **{name: values[name] for name in ("slo_mean_ms", "slo_p99_ms", PREDICTED) if values.get(name, "").strip()},
+                **{
+                    name: values[name]
+                    for name in ("slo_mean_ms", "slo_p99_ms", PREDICTED)
+                    if values.get(name, "").strip()
+                },
             },
             title=plan.title.replace(" on ", f" for {_length(length)} on ", 1),
             yes="Try",

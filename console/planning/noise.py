@@ -156,7 +156,9 @@ def judge(before: Sequence[Slice], after: Sequence[Slice]) -> Judgement:
         return Judgement("not known", "not known: hardly any requests came")
     first, second = estimate(before), estimate(after)
     if first is None or second is None:
-        return Judgement("not known", "not known: too few requests, or too short a time, to tell a difference from chance")
+        return Judgement(
+            "not known", "not known: too few requests, or too short a time, to tell a difference from chance"
+        )
     rates = [count / sum(one.span for one in slices) for count, slices in zip(counts, (before, after), strict=True)]
     found = difference(first, second)
     means = f"mean {first.mean:.2f} → {second.mean:.2f} ms ({found.change:+.2f} ±{found.margin:.2f})"

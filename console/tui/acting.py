@@ -192,9 +192,7 @@ class Acting:
 
     # ------------------------------------------------------------------------------------------------------- planning
 
-    def request(
-        self, request: Request, then: Callable[[Plan], None] | None = None, *, beside: bool = False
-    ) -> None:
+    def request(self, request: Request, then: Callable[[Plan], None] | None = None, *, beside: bool = False) -> None:
         """Plan it and show the plan; what was said yes to is begun, or given to `then`. `beside`: it only says a word
         to the change of mine that runs, so that is no reason against it."""
         why = None if beside and self.running is not None and not self.app.read_only else self.why_off()
