@@ -12,21 +12,19 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyte
-
 from console.simulator import launch
 from tests.bench.changes import under_change
+from tests.bench.keys import key_delays, told, under_load
 from tests.bench.load import against_perf_analyzer
 from tests.bench.prediction import against_reality, grid_cost
 from tests.bench.proxy import Proxy
 from tests.bench.recording import record_costs
 from tests.bench.sweep import against_the_grid
-from tests.bench.terminal import Cost, Terminal, first_paint, measure
+from tests.bench.terminal import Cost, first_paint, measure
 from tests.bench.trial import goes_back
 from tests.lab import podman
 from tests.lab.fixtures import Lab
 
-KEYS = 40
 BARE = ([sys.executable, "-m", "tests.bench.bare"], b"BARE APP READY")
 NVITOP = ([sys.executable, "-m", "nvitop", "--monitor", "full"], b"PID")
 MARKER = b"looking"
@@ -61,6 +59,7 @@ def main() -> int:
     load.add_argument("--repeats", type=int, default=5)
     load.add_argument("--seconds", type=float, default=6.0)
     load.add_argument("--perf-analyzer", default="", help="the binary; fetched where this is left out")
+    commands.add_parser("keys", help="from a key to a changed cell, quiet and under a load at the client's ceiling")
     record = commands.add_parser("record", help="bytes, CPU and memory of a recording, and how long a jump takes")
     record.add_argument("--seconds", type=float, default=900.0)
     record.add_argument("--hours", type=float, default=24.0, help="of the made-up recording that is jumped in")
@@ -73,6 +72,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.command == "sweep":
         return against_the_grid(options.seconds, options.cases)
+    if options.command == "keys":
+        with tempfile.TemporaryDirectory() as folder:
+            return under_load(environ(folder))
     if options.command == "trial":
         return goes_back(options.times)
     if options.command == "record":
@@ -171,48 +173,14 @@ def with_many_models(models: int, seconds: float) -> int:
     with tempfile.TemporaryDirectory() as folder, launch.start("healthy", 1, models=models) as box:
         env = environ(folder)
         show("bare Textual app", measure(*BARE, seconds / 4, environ=env))
-        told = box.addresses
+        at = box.addresses
         command = [
-            *(sys.executable, "-m", "console", "--theme", "dark", "--socket", told.podman, "--host", "127.0.0.1"),
-            *("--http-port", told.http.rsplit(":", 1)[1], "--metrics-port", told.metrics.rsplit(":", 1)[1]),
+            *(sys.executable, "-m", "console", "--theme", "dark", "--socket", at.podman, "--host", "127.0.0.1"),
+            *("--http-port", at.http.rsplit(":", 1)[1], "--metrics-port", at.metrics.rsplit(":", 1)[1]),
         ]
         show(f"gpuconsole, {models} models", measure(command, MARKER, seconds, environ=env))
-        delays = key_delays(command, env)
-        print(
-            f"{'key to changed cell':<28} median {1000 * statistics.median(delays):.0f} ms   95th percentile "
-            f"{1000 * sorted(delays)[int(0.95 * len(delays))]:.0f} ms   of {len(delays)} keys on Models"
-        )
+        print(told("key to changed cell", key_delays(command, env)))
     return 0
-
-
-def key_delays(command: list[str], env: Mapping[str, str]) -> list[float]:
-    """Seconds from writing a motion key to the first changed cell of the screen, on the Models screen."""
-    terminal = Terminal(command, 160, 45, env)
-    screen = pyte.Screen(160, 45)
-    stream = pyte.ByteStream(screen)
-    delays: list[float] = []
-    try:
-        terminal.read(8)
-        terminal.send(b"2")
-        terminal.read(4)
-        stream.feed(bytes(terminal.output))
-        for number in range(KEYS):
-            fed = len(terminal.output)
-            began = time.monotonic()
-            terminal.send(b"j" if number % 3 else b"k")
-            while time.monotonic() - began < 2:
-                terminal.read(0.004)
-                before = _cursor_rows(screen)
-                stream.feed(bytes(terminal.output[fed:]))
-                fed = len(terminal.output)
-                if _cursor_rows(screen) != before:
-                    delays.append(time.monotonic() - began)
-                    break
-            terminal.read(0.137)
-            stream.feed(bytes(terminal.output[fed:]))
-    finally:
-        terminal.close()
-    return delays or [float("inf")]
 
 
 def whole_checklist(runs: int) -> int:
@@ -237,11 +205,6 @@ def whole_checklist(runs: int) -> int:
     for name, taken in times.items():
         print(f"{name:<28} {statistics.median(taken):.2f} s   {min(taken):.2f} to {max(taken):.2f}, {runs} runs")
     return 0
-
-
-def _cursor_rows(screen: pyte.Screen) -> list[int]:
-    """Rows of the list whose background differs from the row above: where the cursor stands."""
-    return [y for y in range(3, 43) if screen.buffer[y][5].bg != screen.buffer[y - 1][5].bg]
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def against_perf_analyzer(repeats: int, seconds: float, binary: str) -> int:
     print(
         f"load average {_load()} at the beginning; {os.cpu_count()} cores; {repeats} pairs a level, {seconds:g} s each"
     )
-    with _server() as own, tempfile.TemporaryDirectory() as state:
+    with server() as own, tempfile.TemporaryDirectory() as state:
         side = Side(own, found, state, seconds)
         print("\nsleeping model (4 ms + 0.5 ms an item, at most 8); ours / perf_analyzer, medians of the pairs' ratios")
         for callers in LEVELS:
@@ -126,7 +126,8 @@ def against_perf_analyzer(repeats: int, seconds: float, binary: str) -> int:
 
 
 @contextmanager
-def _server() -> Iterator[OwnTriton]:
+def server() -> Iterator[OwnTriton]:
+    """With a sleeping and a trivial model."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)  # the container's user reads the models
         root = Path(folder) / "models"

@@ -12,6 +12,7 @@ from msgspec.structs import replace as changed
 from console.core.model import Failure, Reading, Serving, Snapshot, TritonServer, Verdict
 from console.tui.panes.base import View
 from console.tui.panes.header import Status, footer_line, header_line, lamp, short_failure, tab_line
+from console.tui.screens import SCREENS
 from console.tui.widgets.cells import plain, width
 from tests.fakes.boxes import drawn_box
 from tests.fakes.drawn import MONO, NOW
@@ -147,3 +148,14 @@ def test_footer_gives_way_by_rank() -> None:
     assert plain(footer_line(parts, 30)) == "1-8 screens  tab pane  ? help"
     assert plain(footer_line(parts, 12)) == "? help"
     assert footer_line((), 10) == ()
+
+
+@pytest.mark.parametrize("here", [one.name for one in SCREENS if one.digit])
+def test_all_tabs_fit_into_80_cells(here: str) -> None:
+    """The present one is seen whichever it is, also with what Checks found beside its name."""
+    tabs = [(one.name, one.digit, one.title + (" ✗99" if one.name == "checks" else "")) for one in SCREENS if one.digit]
+    told = plain(tab_line(tabs, here, compact=True))
+    title = next(text for name, digit, name_ in tabs if name == here for text in [f"[{digit} {name_}]"])
+    assert title in told
+    assert len(told) <= 80
+    assert told.count("[") == told.count("]") == 1

@@ -29,7 +29,7 @@ MODEL = "ranking"
 VALUES = {"objective": "mean", "budget": "15s"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def spec() -> Iterator[BoxSpec]:
     with simulated("delay-too-long") as found:
         yield found
@@ -186,12 +186,13 @@ def test_a_killed_runner_is_named_and_what_ran_before_is_loaded(box: Box, spec: 
 
 
 def test_memory_that_is_not_there_leaves_settings_out(box: Box) -> None:
+    """An earlier test may have kept more instances than the box began with: those have their memory."""
+    before = served(box).total_instances
     run = Live()
     outcome = Sweep().run(box, planned(box, {**VALUES, "headroom_mib": "15000"}), run)
     assert any("not tried: needs" in line for line in outcome.lines), outcome
-    assert all(
-        one["values"]["instances"] in ("gpu0=1", "gpu0=2") for one in json.loads(run.kept()["trials"]) if "rate" in one
-    )
+    tried = [one["values"]["instances"] for one in json.loads(run.kept()["trials"]) if "rate" in one]
+    assert all(int(one.removeprefix("gpu0=")) <= before for one in tried), (before, tried)
 
 
 def test_a_load_of_its_own_is_kept_as_runs_and_measures_p99(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,12 +277,21 @@ def check_counts(snapshot: Snapshot, compact: bool) -> str:
 
 
 def tab_line(tabs: Sequence[tuple[str, str, str]], here: str, compact: bool) -> Line:
-    """` 1 Overview   [2 Models]   5 Container`; `tabs` holds (name, digit, title)."""
+    """` 1 Overview   [2 Models]   5 Container`; `tabs` holds (name, digit, title). In the compact form one blank stands
+    between two: all screens, and with them the present one, fit into 80 cells."""
     line: list[Segment] = []
+    after = " "
     for name, digit, title in tabs:
-        text = f"{digit} {title}"
-        line.append((f"[{text}]" if name == here else f" {text} ", "tab-here" if name == here else "tab"))
-        line.append((" " if compact else "  ", ""))
+        text, is_here = f"{digit} {title}", name == here
+        if compact:
+            line.append(("[" if is_here else after, "tab-here" if is_here or after == "]" else ""))
+            line.append((text, "tab-here" if is_here else "tab"))
+            after = "]" if is_here else " "
+        else:
+            line.append((f"[{text}]" if is_here else f" {text} ", "tab-here" if is_here else "tab"))
+            line.append(("  ", ""))
+    if compact and after == "]":
+        line.append((after, "tab-here"))
     return tuple(line)
 
 
